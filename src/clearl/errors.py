@@ -1,0 +1,68 @@
+"""Every exception that a user can meet. Each message says what is wrong and what to do about it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ClearlError(Exception):
+    """Base of all errors of clearl; the command line prints it as one line and exits with `exit_code`."""
+
+    exit_code = 1
+
+
+class ConfigError(ClearlError):
+    """A setting is unknown, out of range or at odds with another."""
+
+    exit_code = 2
+
+
+class UnknownNameError(ConfigError):
+    """A name that is not registered, with the nearest ones that are."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        options = sorted(known)
+        near = difflib.get_close_matches(name, options, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(options)}"
+        super().__init__(f"unknown {kind} {name!r}; {hint}")
+        self.name, self.known = name, options
+
+
+class MissingExtraError(ClearlError):
+    """A suite or runtime needs a package that is not installed."""
+
+    exit_code = 2
+
+    def __init__(self, what: str, package: str, remedy: str) -> None:
+        super().__init__(f"{what} needs the package {package!r}, which is not installed; {remedy}")
+
+
+class RunDirectoryError(ClearlError):
+    """The output directory holds something that this run must not touch."""
+
+    exit_code = 2
+
+
+class CorruptFileError(ClearlError):
+    """A file of a run directory is damaged, hostile or of another version."""
+
+
+class StorageError(ClearlError):
+    """A write failed: the path, the bytes needed and the bytes free."""
+
+
+class EnvironmentFaultError(ClearlError):
+    """An environment raised, or returned something that training must not see."""
+
+    def __init__(self, task: str, slot: int, step: int, problem: str) -> None:
+        super().__init__(f"environment of task {task!r}, slot {slot}, step {step}: {problem}")
+        self.task, self.slot, self.step, self.problem = task, slot, step, problem
+
+
+class WorkerError(ClearlError):
+    """A worker failed and cannot be restarted; the message ends with the worker's own traceback."""
+
+
+class DivergedError(ClearlError):
+    """Losses or gradients were not finite several times in a row."""

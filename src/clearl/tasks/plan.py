@@ -1,0 +1,82 @@
+"""A plan is pure data: segments of training, each a mixture of tasks, and the tasks that are evaluated throughout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from clearl.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of training on one mixture of tasks, ended by frames or by episodes."""
+
+    tasks: tuple[str, ...]
+    weights: tuple[float, ...]
+    frames: int | None = None
+    episodes: int | None = None
+    end_weights: tuple[float, ...] | None = None
+    """Where given, the mixture moves linearly from `weights` to these over the segment (frames only)."""
+
+    def __post_init__(self) -> None:
+        if not self.tasks or len(self.tasks) != len(self.weights):
+            raise ConfigError(f"a segment needs as many weights as tasks, got {self.tasks} and {self.weights}")
+        if (self.frames is None) == (self.episodes is None):
+            raise ConfigError("a segment ends either by frames or by episodes")
+        if (self.frames or self.episodes or 0) < 1:
+            raise ConfigError("a segment must last at least one frame or episode")
+        for weights in (self.weights, self.end_weights or self.weights):
+            if len(weights) != len(self.tasks) or min(weights) < 0 or abs(sum(weights) - 1) > 1e-6:
+                raise ConfigError(f"the weights of a segment must be >= 0 and sum to 1, got {weights}")
+        if self.end_weights is not None and self.frames is None:
+            raise ConfigError("a mixture that moves needs a length in frames")
+
+    def weights_at(self, share: float) -> tuple[float, ...]:
+        """The mixture when `share` of the segment has passed."""
+        if self.end_weights is None:
+            return self.weights
+        return tuple(a + (b - a) * share for a, b in zip(self.weights, self.end_weights, strict=True))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One network's whole training."""
+
+    name: str
+    segments: tuple[Segment, ...]
+    evaluate: tuple[str, ...]
+    """Tasks evaluated all the time, trained or not."""
+    frames_scale: int = 1
+    """How many plans share the x-axis: 3 where each of three networks sees a third of all frames (`separate`)."""
+
+    @property
+    def total_frames(self) -> int | None:
+        """Frames of the whole plan; None where a segment ends by episodes."""
+        lengths = [segment.frames for segment in self.segments]
+        return None if None in lengths else sum(length or 0 for length in lengths)
+
+
+def single(task: str, *, frames: int | None = None, episodes: int | None = None) -> Segment:
+    """A visit to one task."""
+    return Segment((task,), (1.0,), frames=frames, episodes=episodes)
+
+
+def assign_tasks(segment: Segment, num_slots: int, share: float) -> list[str]:
+    """Which task each slot plays when `share` of the segment has passed.
+
+    Slots lie evenly on the unit interval that the weights divide. The interval turns by one slot for every task in the
+    mixture, so that over the segment each task gets its exact share even where the slots cannot be split evenly.
+    """
+    weights = segment.weights_at(share)
+    turns = len(segment.tasks) if len(segment.tasks) > 1 else 1
+    turn = min(int(share * turns), turns - 1)
+    bounds = [sum(weights[: i + 1]) for i in range(len(weights))]
+    return [_task_at(segment.tasks, bounds, ((slot + 0.5) / num_slots + turn / turns) % 1.0) for slot in range(num_slots)]
+
+
+def _task_at(tasks: Sequence[str], bounds: Sequence[float], position: float) -> str:
+    for task, bound in zip(tasks, bounds, strict=True):
+        if position < bound:
+            return task
+    return tasks[-1]

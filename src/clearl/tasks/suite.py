@@ -1,0 +1,55 @@
+"""The seam to environments: a suite offers tasks with one common spec; `Envs` steps n environments of one task."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from clearl.types import EnvSpec, EnvStep
+
+
+class Envs(Protocol):
+    """n environments of one task, stepped as one batch."""
+
+    num_envs: int
+
+    def reset(self) -> np.ndarray:
+        """Start an episode in every environment; the first frames [n, *frame_shape]."""
+        ...
+
+    def step(self, actions: np.ndarray) -> EnvStep:
+        """One action for every environment [n]; autoreset as `EnvStep` says."""
+        ...
+
+    def get_state(self) -> dict[str, Any] | None:
+        """All that is needed to go on from here bit for bit, as JSON types and arrays; None if it cannot be had."""
+        ...
+
+    def set_state(self, state: dict[str, Any]) -> np.ndarray:
+        """Go on from `get_state`; the current frames."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Suite(Protocol):
+    """Tasks that one network can be trained on."""
+
+    name: str
+    tasks: tuple[str, ...]
+    """The tasks chosen for this run, in order."""
+    spec: EnvSpec
+    """Common to all of them: observations are padded, actions masked."""
+
+    def mask(self, task: str) -> np.ndarray:
+        """[num_actions] bool: the actions that `task` has."""
+        ...
+
+    def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> Envs:
+        """Environments of one task. With `training` False, episodes are whole games and nothing is shaped."""
+        ...
+
+    def render(self, task: str, frame: np.ndarray) -> np.ndarray:
+        """One frame as an RGB picture [H, W, 3] uint8, for videos and reports."""
+        ...
