@@ -1,0 +1,66 @@
+# Every verb does the set-up it needs. Stamps in .venv make a second run do no install work.
+PYTHON ?= $(shell for p in python3.11 python3; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# One thread a process keeps two test processes from fighting over two cores.
+TEST_ENV := OMP_NUM_THREADS=1
+TEST_JOBS ?= 2
+
+.PHONY: help install install-all demo test test-faults lint type imports bench bench-check docs clean
+
+help:
+	@echo "make demo         forgetting and its cure, on this machine, in minutes"
+	@echo "make test         lint, types, layers and all tests"
+	@echo "make test-faults  the full counts of the fault injection tests"
+	@echo "make lint | type | imports"
+	@echo "make bench | bench-check"
+	@echo "make docs         the documentation as HTML in build/docs"
+	@echo "make install | install-all | clean"
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "clearl needs Python 3.11 or newer: install it, or say make PYTHON=/path/to/python" >&2; exit 1; }
+	PYTHON="$(PYTHON)" tools/make-venv.sh .venv
+
+.venv/.installed: pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet --editable '.[minatar]'
+	@touch $@
+
+.venv/.installed-all: pyproject.toml tools/system-packages.sh | $(BIN)/python
+	tools/system-packages.sh
+	$(PIP) install --quiet --editable '.[all,dev]'
+	@touch .venv/.installed $@
+
+install: .venv/.installed
+install-all: .venv/.installed-all
+
+demo: install
+	$(BIN)/clearl demo
+
+test: lint type imports
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal
+
+test-faults: install-all
+	$(TEST_ENV) $(BIN)/python -m pytest -m faults
+
+lint: install-all
+	$(BIN)/ruff check src tests benchmarks tools
+	$(BIN)/ruff format --check src tests benchmarks tools
+
+type: install-all
+	$(BIN)/pyright
+
+imports: install-all
+	$(BIN)/lint-imports
+
+bench: install-all
+	$(BIN)/clearl bench all --json build/bench.json
+
+bench-check: install-all
+	$(BIN)/python -m benchmarks.check
+
+docs: install-all
+	$(BIN)/python tools/build_docs.py build/docs
+
+clean:
+	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache src/clearl.egg-info
+	find src tests benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,34 @@
+"""Continual reinforcement learning with experience replay (CLEAR, Rolnick et al. 2019).
+
+`clearl.run(...)` trains, `clearl.load_agent(path)` loads what was trained. Nothing heavy is imported before it is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clearl.api import load_agent, run
+    from clearl.config import RunConfig
+    from clearl.errors import ClearlError
+
+__version__ = "0.1.0"
+__all__ = ["ClearlError", "RunConfig", "__version__", "load_agent", "run"]
+
+_LAZY = {
+    "run": "clearl.api",
+    "load_agent": "clearl.api",
+    "RunConfig": "clearl.config",
+    "ClearlError": "clearl.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'clearl' has no attribute {name!r}")
+    return getattr(importlib.import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})
