@@ -1,0 +1,36 @@
+"""The run directory: what training writes, and what everything that reads results starts from."""
+
+from __future__ import annotations
+
+from clearl.records.reader import Scan, read_rows, scan_rows
+from clearl.records.run_dir import RunDir, holds_run, read_meta, refuse_foreign
+from clearl.records.schema import (
+    Row,
+    check_row,
+    eval_row,
+    fault_row,
+    resume_row,
+    segment_row,
+    summary_row,
+    train_row,
+)
+from clearl.records.writer import MetricsWriter
+
+__all__ = [
+    "MetricsWriter",
+    "Row",
+    "RunDir",
+    "Scan",
+    "check_row",
+    "eval_row",
+    "fault_row",
+    "holds_run",
+    "read_meta",
+    "read_rows",
+    "refuse_foreign",
+    "resume_row",
+    "scan_rows",
+    "segment_row",
+    "summary_row",
+    "train_row",
+]

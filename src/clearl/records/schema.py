@@ -1,0 +1,178 @@
+"""What a row of `metrics.jsonl` holds, and how it becomes one line of strict JSON that notices its own damage."""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from clearl.errors import CorruptFileError
+
+VERSION = 1
+METRICS_FILE = "metrics.jsonl"
+
+Row = dict[str, Any]
+
+_NUMBER = (int, float)
+_CRC_KEY = b'"crc"'
+_REQUIRED: dict[str, dict[str, tuple[type, ...]]] = {
+    "eval": {
+        "task": (str,),
+        "frames": _NUMBER,
+        "return": (*_NUMBER, type(None)),
+        "episodes": (int,),
+        "updates": (int,),
+        "wall_s": _NUMBER,
+    },
+    "train": {
+        "tasks": (list,),
+        "frames": _NUMBER,
+        "updates": (int,),
+        "fps": (*_NUMBER, type(None)),
+        "loss": (dict,),
+        "lag_updates": (*_NUMBER, type(None)),
+        "replay": (dict,),
+        "wall_s": _NUMBER,
+    },
+    "segment": {
+        "tasks": (list,),
+        "start_frames": (int, type(None)),
+        "end_frames": (int, type(None)),
+    },
+    "fault": {"frames": _NUMBER, "worker": (str,), "problem": (str,), "wall_s": _NUMBER},
+    "resume": {"frames": _NUMBER, "updates": (int,), "wall_s": _NUMBER},
+}
+
+
+def eval_row(
+    *,
+    task: str,
+    frames: int,
+    mean_return: float,
+    episodes: int,
+    updates: int,
+    wall_s: float,
+    std: float | None = None,
+    column: str = "",
+) -> Row:
+    """One evaluation of one task, by weights that were published after `frames` frames of training."""
+    row: Row = {"v": VERSION, "kind": "eval", "task": task, "frames": frames, "return": mean_return}
+    row |= {"episodes": episodes, "updates": updates, "wall_s": wall_s}
+    if std is not None:
+        row["std"] = std
+    if column:
+        row["column"] = column
+    return row
+
+
+def train_row(
+    *,
+    tasks: Sequence[str],
+    frames: int,
+    updates: int,
+    fps: float,
+    loss: Mapping[str, float],
+    lag_updates: float,
+    replay: Mapping[str, Any],
+    wall_s: float,
+    extra: Mapping[str, Any] | None = None,
+) -> Row:
+    """How the learner stands; `extra` holds whatever else is worth plotting."""
+    row: Row = {"v": VERSION, "kind": "train", "tasks": list(tasks), "frames": frames, "updates": updates, "fps": fps}
+    row |= {"loss": dict(loss), "lag_updates": lag_updates, "replay": dict(replay), "wall_s": wall_s}
+    return {**(extra or {}), **row}
+
+
+def segment_row(*, tasks: Sequence[str], start_frames: int | None, end_frames: int | None, index: int) -> Row:
+    """One segment of the plan.
+
+    A segment that ends by episodes has no bounds yet when the run starts (None); a later row with the same `index`
+    takes the place of the earlier one.
+    """
+    row: Row = {"v": VERSION, "kind": "segment", "index": index, "tasks": list(tasks)}
+    return row | {"start_frames": start_frames, "end_frames": end_frames}
+
+
+def fault_row(*, frames: int, worker: str, problem: str, wall_s: float) -> Row:
+    """Something failed and was survived."""
+    return {"v": VERSION, "kind": "fault", "frames": frames, "worker": worker, "problem": problem, "wall_s": wall_s}
+
+
+def resume_row(*, frames: int, updates: int, wall_s: float) -> Row:
+    """The run went on from a checkpoint."""
+    return {"v": VERSION, "kind": "resume", "frames": frames, "updates": updates, "wall_s": wall_s}
+
+
+def summary_row(values: Mapping[str, Any]) -> Row:
+    """Whatever the run has to say at its end."""
+    return {**values, "v": VERSION, "kind": "summary"}
+
+
+def check_row(row: Mapping[str, Any]) -> None:
+    """Raise `CorruptFileError` unless the row is of this version and holds what its kind must hold."""
+    if row.get("v") != VERSION:
+        raise CorruptFileError(f"row of schema version {row.get('v')!r}; this clearl reads version {VERSION}")
+    kind = row.get("kind")
+    if not isinstance(kind, str):
+        raise CorruptFileError(f"a row needs a kind, got {kind!r}")
+    for name, types in _REQUIRED.get(kind, {}).items():
+        if name not in row:
+            raise CorruptFileError(f"a row of kind {kind!r} needs the key {name!r}")
+        if not isinstance(row[name], types) or isinstance(row[name], bool):
+            raise CorruptFileError(f"key {name!r} of a row of kind {kind!r} holds {row[name]!r}")
+
+
+def encode(row: Mapping[str, Any]) -> bytes:
+    """The row as one line of strict JSON that ends in its checksum; numbers that are not finite become null."""
+    return seal(json.dumps(plain(row), ensure_ascii=False, separators=(",", ":"), allow_nan=False)) + b"\n"
+
+
+def decode(line: bytes) -> Row:
+    """The row on a line, without its checksum; `CorruptFileError` if the line is damaged."""
+    row = unseal(line)
+    check_row(row)
+    return row
+
+
+def seal(text: str) -> bytes:
+    """A JSON object with one more entry at its end, "crc": the crc32 of every byte before that entry."""
+    head = text.removesuffix("}").rstrip().encode() + b","
+    return b'%s"crc":"%08x"}' % (head, zlib.crc32(head))
+
+
+def unseal(data: bytes) -> dict[str, Any]:
+    """The object that `seal` was given; `CorruptFileError` if it is damaged.
+
+    An object without a checksum is taken as it is, so that people and other programs can write one too.
+    """
+    try:
+        value = json.loads(data, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise CorruptFileError(f"not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise CorruptFileError("not a JSON object")
+    crc = value.pop("crc", None)
+    if crc is not None and crc != f"{zlib.crc32(data[: data.rfind(_CRC_KEY)]):08x}":
+        raise CorruptFileError("it does not match its checksum")
+    return value
+
+
+def plain(value: Any) -> Any:
+    """JSON types only: NumPy scalars and arrays unpacked, numbers that are not finite as None."""
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    raise TypeError(f"{type(value).__name__} has no place in a row of metrics: {value!r}")
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
