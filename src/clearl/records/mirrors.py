@@ -1,0 +1,113 @@
+"""TensorBoard and Weights & Biases as mirrors of `metrics.jsonl`: fed with the same rows, rebuilt from them at will."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+from clearl.errors import MissingExtraError
+from clearl.records.reader import scan_rows
+from clearl.records.run_dir import read_meta
+from clearl.records.schema import METRICS_FILE, Row
+
+TENSORBOARD_DIR = "tensorboard"
+
+
+class Mirror(Protocol):
+    """Takes the rows of a run, one by one."""
+
+    def write(self, row: Row) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class TensorBoardMirror:
+    """Event files in `RUN/tensorboard`, written by TensorBoard's own writer. Opening it starts them afresh."""
+
+    def __init__(self, run_dir: Path) -> None:
+        try:
+            event_pb2 = import_module("tensorboard.compat.proto.event_pb2")
+            summary_pb2 = import_module("tensorboard.compat.proto.summary_pb2")
+            writer = import_module("tensorboard.summary.writer.event_file_writer")
+        except ImportError:
+            raise MissingExtraError("--tensorboard", "tensorboard", "pip install 'clearl[tensorboard]'") from None
+        directory = Path(run_dir) / TENSORBOARD_DIR
+        shutil.rmtree(directory, ignore_errors=True)
+        self._event, self._summary = event_pb2.Event, summary_pb2.Summary
+        self._writer = writer.EventFileWriter(str(directory))
+
+    def write(self, row: Row) -> None:
+        values = [self._summary.Value(tag=tag, simple_value=value) for tag, value in scalars(row)]
+        if values:
+            event = self._event(step=int(row["frames"]), wall_time=float(row.get("wall_s", 0.0)))
+            event.summary.CopyFrom(self._summary(value=values))
+            self._writer.add_event(event)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class WandbMirror:
+    """A run at Weights & Biases, or below `RUN/wandb` where WANDB_MODE=offline."""
+
+    def __init__(self, run_dir: Path) -> None:
+        try:
+            wandb = import_module("wandb")
+        except ImportError:
+            raise MissingExtraError("--wandb", "wandb", "pip install 'clearl[wandb]'") from None
+        meta = read_meta(run_dir)
+        settings = {key: meta.get(key) for key in ("method", "suite", "protocol", "seed", "arm", "plan")}
+        self._run: Any = wandb.init(
+            project="clearl", dir=str(run_dir), name=Path(run_dir).name, group=meta.get("arm"), config=settings
+        )
+        # Rows of several tasks share a frame count, and evaluation lags training: W&B's own step only ever rises.
+        self._run.define_metric("frames")
+        self._run.define_metric("*", step_metric="frames")
+
+    def write(self, row: Row) -> None:
+        values = dict(scalars(row))
+        if values:
+            self._run.log({**values, "frames": row["frames"]})
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+def scalars(row: Row) -> Iterator[tuple[str, float]]:
+    """The numbers of an eval or train row under tags such as `eval/return/breakout` and `train/loss/value`."""
+    if row["kind"] == "eval":
+        for name in ("return", "std"):
+            if isinstance(value := row.get(name), (int, float)):
+                yield f"eval/{name}/{row['task']}", float(value)
+    elif row["kind"] == "train":
+        skipped = {"v", "kind", "tasks", "frames", "wall_s"}
+        yield from _flatten("train", {key: value for key, value in row.items() if key not in skipped})
+
+
+def rebuild(rows: Iterable[Row], mirror: Mirror) -> None:
+    """Feed a mirror with rows that were recorded before it was opened."""
+    for row in rows:
+        mirror.write(row)
+
+
+def open_mirrors(run_dir: Path, *, tensorboard: bool, wandb: bool) -> list[Mirror]:
+    """The mirrors asked for, brought up to what the run directory already holds."""
+    mirrors: list[Mirror] = []
+    if tensorboard:
+        mirrors.append(TensorBoardMirror(run_dir))
+    if wandb:
+        mirrors.append(WandbMirror(run_dir))
+    for mirror in mirrors:
+        rebuild(scan_rows(Path(run_dir) / METRICS_FILE).rows, mirror)
+    return mirrors
+
+
+def _flatten(prefix: str, values: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flatten(f"{prefix}/{key}", value)
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            yield f"{prefix}/{key}", float(value)

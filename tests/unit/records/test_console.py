@@ -1,0 +1,124 @@
+"""The live view shows what the rows say, and draws no more often than it may."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console as RichConsole
+
+from clearl.records import eval_row, fault_row, segment_row, train_row
+from clearl.records.console import Console, Progress, plain_line, sparkline
+
+
+def _train(frames: int, task: str = "breakout", fps: float = 1000.0):
+    return train_row(
+        tasks=[task], frames=frames, updates=1, fps=fps, loss={}, lag_updates=0.0, replay={}, wall_s=0.0
+    )  # fmt: skip
+
+
+def _eval(task: str, value: float):
+    return eval_row(task=task, frames=0, mean_return=value, episodes=1, updates=0, wall_s=0.0)
+
+
+class _Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _console(*, terminal: bool):
+    out = io.StringIO()
+    rich = RichConsole(file=out, force_terminal=terminal, width=90, color_system=None, legacy_windows=False)
+    clock = _Clock()
+    console = Console(
+        title="clear, seed 0", tasks=["breakout", "asterix"], total_frames=10_000, out=rich, clock=clock
+    )  # fmt: skip
+    return console, out, clock
+
+
+def _feed(console: Console) -> None:
+    console.update(segment_row(tasks=["breakout"], start_frames=0, end_frames=5_000, index=0))
+    console.update(segment_row(tasks=["asterix"], start_frames=5_000, end_frames=10_000, index=1))
+    for value in (0.0, 2.0, 4.0):
+        console.update(_eval("breakout", value))
+    console.update(_train(6_000, "asterix"))
+    console.health("2 workers")
+
+
+def test_the_panel_shows_segment_task_returns_speed_time_and_health():
+    console, out, _ = _console(terminal=True)
+    with console:
+        _feed(console)
+        console.update(fault_row(frames=1, worker="worker-1", problem="died", wall_s=0.0))
+    last = out.getvalue().rsplit("╭", 1)[-1]
+    assert "clear, seed 0" in last
+    assert "▶ asterix" in last and "▶ breakout" not in last
+    assert "4.00" in last and "▁▅█" in last
+    assert "segment 2 of 2, 6,000 of 10,000 frames, 1.0k frames/s, 4 s left" in last
+    assert "2 workers, 1 fault survived" in last
+
+
+def test_no_terminal_gives_plain_lines_and_no_escapes():
+    console, out, _ = _console(terminal=False)
+    with console:
+        _feed(console)
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 2  # the first row, and the end
+    assert "\x1b" not in out.getvalue()
+    assert lines[-1] == (
+        "clear, seed 0:  segment 2 of 2, 6,000 of 10,000 frames, 1.0k frames/s, 4 s left  breakout 4.00  2 workers"
+    )
+
+
+@pytest.mark.parametrize(("terminal", "every_s"), [(True, 0.25), (False, 10.0)])
+def test_it_draws_no_more_often_than_it_may(terminal, every_s):
+    console, _, clock = _console(terminal=terminal)
+    draws = []
+    with console:
+        real = console._out.print
+        console._out.print = lambda *args, **kwargs: draws.append(clock.now) or real(*args, **kwargs)
+        if console._live is not None:
+            update = console._live.update
+            console._live.update = lambda *args, **kwargs: draws.append(clock.now) or update(*args, **kwargs)
+        for step in range(1000):
+            clock.now = step * every_s / 100
+            console.update(_train(step))
+        drawn = len(set(draws))
+    assert 9 <= drawn <= 11
+
+
+def test_tasks_that_were_not_announced_and_null_returns():
+    progress = Progress(("a",), None)
+    progress.update(_eval("b", 3.0))
+    progress.update({**_eval("b", 0.0), "return": None})
+    assert progress.all_tasks == ("a", "b") and list(progress.returns["b"]) == [3.0]
+    assert progress.seconds_left is None and progress.segment is None
+    assert plain_line("x", progress) == "x:  0 frames  b 3.00"
+
+
+def test_a_segment_by_episodes_counts_once_its_start_is_known():
+    progress = Progress(("a", "b"), None)
+    progress.update(segment_row(tasks=["a"], start_frames=0, end_frames=None, index=0))
+    progress.update(segment_row(tasks=["b"], start_frames=None, end_frames=None, index=1))
+    progress.update(_train(700))
+    assert progress.segment == (1, 2)
+    progress.update(segment_row(tasks=["a"], start_frames=0, end_frames=700, index=0))
+    progress.update(segment_row(tasks=["b"], start_frames=700, end_frames=None, index=1))
+    assert progress.segment == (2, 2)
+
+
+def test_time_left_follows_a_smoothed_speed():
+    progress = Progress((), 10_000)
+    progress.update(_train(1_000, fps=1000.0))
+    progress.update(_train(2_000, fps=2000.0))
+    assert progress.seconds_left == pytest.approx(8_000 / 1200)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([], ""), ([0.0, 0.0], "▁▁"), ([0.0, 0.5, 1.0], "▁▅█"), ([-1.0, 0.0, 1.0], "▁▅█"), ([5.0], "█")],
+)
+def test_sparklines_start_at_zero(values, expected):
+    assert sparkline(values) == expected

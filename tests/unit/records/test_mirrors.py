@@ -1,0 +1,94 @@
+"""Mirrors show what metrics.jsonl holds, and can be built from it again."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from clearl.errors import MissingExtraError
+from clearl.records import MetricsWriter, RunDir, eval_row, train_row
+from clearl.records.mirrors import open_mirrors, scalars
+
+ROWS = [
+    eval_row(task="breakout", frames=10, mean_return=1.5, episodes=4, updates=1, wall_s=1.0, std=0.5),
+    train_row(
+        tasks=["breakout"], frames=20, updates=2, fps=9.0, loss={"value": 3.0, "entropy": None},  # pyright: ignore[reportArgumentType]
+        lag_updates=1.0, replay={"fill": 0.25}, wall_s=2.0,
+    ),
+]  # fmt: skip
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    RunDir.create(tmp_path / "run", config_text="", meta={"seed": 1, "arm": "clear"})
+    with MetricsWriter(tmp_path / "run") as writer:
+        for row in ROWS:
+            writer.write(row)
+    return tmp_path / "run"
+
+
+def test_scalars_are_tagged_by_kind_and_task():
+    assert dict(scalars(ROWS[0])) == {"eval/return/breakout": 1.5, "eval/std/breakout": 0.5}
+    assert dict(scalars(ROWS[1])) == {
+        "train/updates": 2.0,
+        "train/fps": 9.0,
+        "train/loss/value": 3.0,
+        "train/lag_updates": 1.0,
+        "train/replay/fill": 0.25,
+    }
+    assert list(scalars({"v": 1, "kind": "segment"})) == []
+
+
+def _events(directory):
+    loader = importlib.import_module("tensorboard.backend.event_processing.event_file_loader")
+    files = list(directory.iterdir())
+    assert len(files) == 1
+    return {
+        (value.tag, event.step): value.tensor.float_val[0]
+        for event in loader.EventFileLoader(str(files[0])).Load()
+        for value in event.summary.value
+    }
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_tensorboard_holds_the_rows_and_is_rebuilt_not_doubled(run_dir):
+    pytest.importorskip("tensorboard")
+    for _ in range(2):
+        (mirror,) = open_mirrors(run_dir, tensorboard=True, wandb=False)
+        mirror.write(eval_row(task="asterix", frames=30, mean_return=4.0, episodes=1, updates=3, wall_s=3.0))
+        mirror.close()
+    events = _events(run_dir / "tensorboard")
+    assert events[("eval/return/breakout", 10)] == 1.5
+    assert events[("train/loss/value", 20)] == 3.0
+    assert events[("eval/return/asterix", 30)] == 4.0
+    assert len(events) == 8
+
+
+def test_wandb_gets_the_rows_by_frames(run_dir, monkeypatch):
+    calls = []
+    run = SimpleNamespace(
+        define_metric=lambda *names, **options: calls.append(("define", names, options)),
+        log=lambda values: calls.append(("log", values)),
+        finish=lambda: calls.append(("finish",)),
+    )
+    monkeypatch.setitem(
+        sys.modules, "wandb", SimpleNamespace(init=lambda **options: calls.append(("init", options)) or run)
+    )
+    (mirror,) = open_mirrors(run_dir, tensorboard=False, wandb=True)
+    mirror.close()
+    assert calls[0][1]["group"] == "clear" and calls[0][1]["config"]["seed"] == 1
+    assert ("define", ("*",), {"step_metric": "frames"}) in calls
+    assert ("log", {"eval/return/breakout": 1.5, "eval/std/breakout": 0.5, "frames": 10}) in calls
+    assert calls[-1] == ("finish",)
+
+
+@pytest.mark.parametrize("package", ["tensorboard", "wandb"])
+def test_a_missing_package_is_named_with_its_remedy(run_dir, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    for name in [name for name in sys.modules if name.startswith(package + ".")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(MissingExtraError, match=rf"pip install 'clearl\[{package}\]'"):
+        open_mirrors(run_dir, tensorboard=package == "tensorboard", wandb=package == "wandb")
