@@ -65,14 +65,17 @@ def single(task: str, *, frames: int | None = None, episodes: int | None = None)
 def assign_tasks(segment: Segment, num_slots: int, share: float) -> list[str]:
     """Which task each slot plays when `share` of the segment has passed.
 
-    Slots lie evenly on the unit interval that the weights divide. The interval turns by one slot for every task in the
-    mixture, so that over the segment each task gets its exact share even where the slots cannot be split evenly.
+    Slots lie evenly on the unit interval that the weights divide. The interval turns by one n-th for every n-th of the
+    segment (n tasks), so that over the segment an equal mixture gives each task exactly its share, even where the slots
+    cannot be split evenly, and every slot meets every task. Unequal weights come out to within one slot in a turn.
     """
     weights = segment.weights_at(share)
-    turns = len(segment.tasks) if len(segment.tasks) > 1 else 1
+    turns = len(segment.tasks)
     turn = min(int(share * turns), turns - 1)
     bounds = [sum(weights[: i + 1]) for i in range(len(weights))]
-    return [_task_at(segment.tasks, bounds, ((slot + 0.5) / num_slots + turn / turns) % 1.0) for slot in range(num_slots)]
+    # A slot on a bound belongs to the next task; the nudge keeps rounding from deciding that anew in every turn.
+    offset = turn / turns + 1e-9
+    return [_task_at(segment.tasks, bounds, ((slot + 0.5) / num_slots + offset) % 1.0) for slot in range(num_slots)]
 
 
 def _task_at(tasks: Sequence[str], bounds: Sequence[float], position: float) -> str:

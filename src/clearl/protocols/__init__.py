@@ -1,0 +1,28 @@
+"""Protocols by name: in which order, how long and by how many networks the tasks of a suite are learnt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from clearl.config import RunConfig
+from clearl.errors import ConfigError
+from clearl.registry import Registry
+from clearl.tasks.plan import Plan
+
+PROTOCOLS: Registry[Callable[[Sequence[str], RunConfig], list[Plan]]] = Registry(
+    "protocol",
+    {
+        "sequential": "clearl.protocols.sequential:sequential",
+        "simultaneous": "clearl.protocols.simultaneous:simultaneous",
+        "separate": "clearl.protocols.separate:separate",
+        "probe": "clearl.protocols.probe:probe",
+    },
+)
+
+
+def make_plans(config: RunConfig, tasks: Sequence[str]) -> list[Plan]:
+    """The plans of `config.protocol` for the tasks of a suite: one for each network that is trained."""
+    plan = PROTOCOLS.get(config.protocol)
+    if not tasks:
+        raise ConfigError("a plan needs at least one task")
+    return plan(tasks, config)

@@ -1,0 +1,58 @@
+"""Suites of tasks by name. Nothing heavy is imported before a suite is made, nor a game before it is played."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
+
+from clearl.config import RunConfig
+from clearl.errors import ConfigError, UnknownNameError
+from clearl.registry import Registry
+from clearl.tasks.suite import Suite
+
+
+class SuiteMaker(Protocol):
+    """What is registered: a class whose tasks can be listed without the packages that its games need."""
+
+    default_tasks: ClassVar[tuple[str, ...]]
+    """Taken where the user names none."""
+    known_tasks: ClassVar[tuple[str, ...]]
+    """What `clearl list` shows; empty where the suite takes any id."""
+
+    def __call__(self, tasks: Sequence[str], config: RunConfig) -> Suite: ...
+
+
+SUITES: Registry[SuiteMaker] = Registry(
+    "suite",
+    {
+        "minatar": "clearl.suites.minatar:MinAtarSuite",
+    },
+)
+
+
+def make_suite(name: str, tasks: Sequence[str], config: RunConfig) -> Suite:
+    """The suite called `name` with `tasks`, or its default ones; `gym:ID,ID` names Gymnasium ids in the same breath.
+
+    A probe task of `config` joins the tasks, so that the common spec covers everything that the run will meet.
+    """
+    kind, _, listed = name.partition(":")
+    maker = SUITES.get(kind)
+    chosen = _choose(name, tasks, tuple(filter(None, listed.split(","))), maker.default_tasks)
+    if config.probe_task is not None and config.probe_task not in chosen:
+        chosen = (*chosen, config.probe_task)
+    return maker(chosen, config)
+
+
+def _choose(name: str, tasks: Sequence[str], listed: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...]:
+    if listed and not name.startswith("gym:"):
+        raise ConfigError(f"suite {name!r} lists its tasks; only 'gym:' does that, name them with --tasks instead")
+    for task in tasks if listed else ():
+        if task not in listed:
+            raise UnknownNameError(f"task of suite {name}", task, listed)
+    chosen = tuple(tasks) or listed or default
+    if not chosen:
+        raise ConfigError(f"suite {name!r} has no default tasks; name some with --tasks A,B")
+    twice = sorted({task for task in chosen if chosen.count(task) > 1})
+    if twice:
+        raise ConfigError(f"tasks {', '.join(twice)} are listed twice; a sequence is repeated with --cycles")
+    return chosen

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from clearl.config import RunConfig
+from clearl.errors import ConfigError, UnknownNameError
+from clearl.suites import SUITES, make_suite
+
+
+def test_no_tasks_means_the_default_ones() -> None:
+    assert make_suite("minatar", (), RunConfig()).tasks == ("breakout", "space_invaders")
+
+
+def test_the_probe_task_joins_the_tasks() -> None:
+    suite = make_suite("minatar", ("breakout",), RunConfig(protocol="probe", probe_task="asterix"))
+    assert suite.tasks == ("breakout", "asterix")
+
+
+@pytest.mark.parametrize(
+    ("name", "tasks", "message"),
+    [
+        ("minator", (), "unknown suite 'minator'; did you mean 'minatar'"),
+        ("minatar", ("breakuot",), "did you mean 'breakout'"),
+        ("minatar", ("breakout", "breakout"), "listed twice"),
+        ("minatar:breakout", (), "--tasks"),
+    ],
+)
+def test_bad_names_say_what_to_change(name: str, tasks: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_suite(name, tasks, RunConfig())
+
+
+def test_tasks_can_be_listed_without_the_packages_of_the_games() -> None:
+    code = (
+        "import sys; from clearl.suites import SUITES; [SUITES.get(name).known_tasks for name in SUITES];"
+        "heavy = {'torch', 'gymnasium', 'minatar', 'ale_py', 'envpool', 'vizdoom', 'matplotlib'} & set(sys.modules);"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_unknown_suite_is_an_unknown_name() -> None:
+    with pytest.raises(UnknownNameError):
+        SUITES.get("nope")
