@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+from clearl.errors import ConfigError
+from clearl.nets.memory import LstmCore
+from clearl.nets.torsos import Torso, build_torso
+from clearl.seeding import derive
+from clearl.types import EnvSpec
 
 
 class StepInput(NamedTuple):
@@ -45,4 +51,71 @@ class PolicyNetwork(Protocol):
 def as_module(network: PolicyNetwork) -> nn.Module:
     """The network as the `nn.Module` that it is."""
     assert isinstance(network, nn.Module)
+    return network
+
+
+class ActorCritic(nn.Module):
+    """Torso, perhaps an LSTM core, a linear policy and a linear value. Without a core, only the observation counts."""
+
+    def __init__(self, torso: Torso, core: LstmCore | None, num_actions: int) -> None:
+        super().__init__()
+        self.torso, self.core = torso, core
+        self.core_size = core.state_size if core else 0
+        self.feature_size = core.size if core else torso.out_size
+        self.policy = nn.Linear(self.feature_size, num_actions)
+        self.value = nn.Linear(self.feature_size, 1)
+
+    def act(self, inputs: StepInput, state: Tensor, *, column: str = "act") -> StepOutput:
+        """One step: an unroll of length one, so that acting and learning run the same code."""
+        output = self.unroll(StepInput(*(part.unsqueeze(0) for part in inputs)), state)
+        return StepOutput(output.logits[0], output.value[0], output.state)
+
+    def unroll(self, inputs: StepInput, state: Tensor) -> StepOutput:
+        features, state = self.remember(self.torso(inputs.observation.flatten(0, 1)), inputs, state)
+        return StepOutput(self.policy(features), self.value(features).squeeze(-1), state)
+
+    forward = unroll
+
+    def remember(self, features: Tensor, inputs: StepInput, state: Tensor) -> tuple[Tensor, Tensor]:
+        """The torso's features [T*B, F] through the core, if there is one: ([T, B, feature_size], state)."""
+        features = features.unflatten(0, inputs.first.shape)
+        if self.core is None:
+            return features, state
+        return self.core(features, inputs.last_action, inputs.last_reward, inputs.first, state)
+
+    def evaluated_column(self) -> str:
+        return ""
+
+    def initialise(self, seed: int) -> None:
+        """Fresh parameters that depend on `seed` only."""
+        generator = initialise(self, seed)
+        with torch.no_grad():
+            # Near-zero logits: the first policy is uniform over whatever actions the task has.
+            self.policy.weight.uniform_(-1, 1, generator=generator).mul_(0.01 / self.feature_size**0.5)
+
+
+def initialise(module: nn.Module, seed: int) -> torch.Generator:
+    """Weights uniform with variance 1/fan-in (as IMPALA's), biases 0; bit for bit the same on every machine."""
+    generator = torch.Generator().manual_seed(seed)
+    for part in module.modules():
+        if isinstance(part, LstmCore):
+            part.initialise(generator)
+        elif isinstance(part, nn.Conv2d | nn.Linear):
+            bound = (3 / part.weight[0].numel()) ** 0.5
+            nn.init.uniform_(part.weight, -bound, bound, generator=generator)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+    return generator
+
+
+def build_network(spec: EnvSpec, *, torso: str, lstm: bool, lstm_size: int, seed: int) -> ActorCritic:
+    """A network for environments of this spec, initialised from `seed`; torch's global random state is left alone."""
+    if lstm and lstm_size < 1:
+        raise ConfigError(f"lstm_size must be at least 1, got {lstm_size}")
+    # Constructing layers draws numbers that `initialise` replaces.
+    with torch.random.fork_rng(devices=[]):
+        body = build_torso(torso, spec.observation_shape)
+        core = LstmCore(body.out_size, spec.num_actions, lstm_size) if lstm else None
+        network = ActorCritic(body, core, spec.num_actions)
+    network.initialise(derive(seed, "network"))
     return network

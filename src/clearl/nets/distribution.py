@@ -1,0 +1,49 @@
+"""The policy head's distribution: the one type that losses and acting speak to."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# Finite, so that 0 * log(0) is 0 and no gradient is NaN; far below any logit, so that the probability is exactly 0.
+_IMPOSSIBLE = -1e30
+# The largest float32 below 1: a float64 uniform may round up to 1 on the way here.
+_BELOW_ONE = 1 - 2**-24
+
+
+class MaskedCategorical:
+    """A categorical over A actions of which only those in the mask are possible.
+
+    Masked actions have probability exactly 0, and neither values nor gradients of any method are NaN.
+    """
+
+    def __init__(self, logits: Tensor, mask: Tensor | None = None) -> None:
+        """logits [..., A]; mask [..., A] bool, broadcast against the logits; None means that all are possible."""
+        if mask is not None:
+            logits = torch.where(mask, logits, _IMPOSSIBLE)
+        self.log_probs = logits.log_softmax(-1)
+        """[..., A]; about -1e30 where masked."""
+
+    @property
+    def probs(self) -> Tensor:
+        """[..., A]."""
+        return self.log_probs.exp()
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """log pi(a), shape of `action` [...]."""
+        return self.log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1)
+
+    def entropy(self) -> Tensor:
+        """H[pi], [...]."""
+        return -(self.probs * self.log_probs).sum(-1)
+
+    def kl(self, other: MaskedCategorical) -> Tensor:
+        """KL[self || other], [...]."""
+        return (self.probs * (self.log_probs - other.log_probs)).sum(-1)
+
+    def sample(self, uniform: Tensor) -> Tensor:
+        """Actions [...] by inversion of `uniform` [...] in [0, 1); the same numbers give the same actions."""
+        cumulative = self.probs.cumsum(-1)
+        # Scaling by the last entry, which rounding leaves beside 1, keeps the threshold below it for every uniform.
+        threshold = uniform.to(cumulative.dtype).clamp(max=_BELOW_ONE) * cumulative[..., -1]
+        return (cumulative <= threshold.unsqueeze(-1)).sum(-1)

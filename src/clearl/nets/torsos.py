@@ -1,0 +1,192 @@
+"""Torsos: from observations to features. Each is a chain of stages, so that another column can join in at each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Protocol, cast
+
+import torch
+from torch import Tensor, nn
+
+from clearl.errors import ConfigError
+from clearl.registry import Registry
+
+Shape = tuple[int, ...]
+
+
+class Stage(Protocol):
+    """One layer of a torso: a linear part, to which a lateral input may be added, then perhaps a ReLU."""
+
+    out_shape: Shape
+
+    def __call__(self, hidden: Tensor, lateral: Tensor | None = None) -> Tensor: ...
+
+    def lateral(self, width: int) -> nn.Module:
+        """A new module from this stage's input, but `width` channels or units wide, to what may be added to it."""
+        ...
+
+
+class Conv(nn.Module):
+    """A convolution without padding."""
+
+    def __init__(self, shape: Shape, channels: int, kernel: int, stride: int) -> None:
+        super().__init__()
+        self.linear = nn.Conv2d(shape[0], channels, kernel, stride)
+        self.out_shape = (channels, *((side - kernel) // stride + 1 for side in shape[1:]))
+
+    def forward(self, hidden: Tensor, lateral: Tensor | None = None) -> Tensor:
+        total = self.linear(hidden)
+        return (total if lateral is None else total + lateral).relu()
+
+    def lateral(self, width: int) -> nn.Module:
+        conv = self.linear
+        return nn.Conv2d(width, conv.out_channels, cast(int, conv.kernel_size), cast(int, conv.stride), bias=False)
+
+
+class Residual(nn.Module):
+    """x + conv(relu(conv(relu(x))))."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return hidden + self.second(self.first(hidden.relu()).relu())
+
+
+class Section(nn.Module):
+    """A section of IMPALA's ResNet: convolution, max-pool of stride 2 (a lateral joins here), two residual blocks."""
+
+    def __init__(self, shape: Shape, channels: int) -> None:
+        super().__init__()
+        self.enter = _pooled(nn.Conv2d(shape[0], channels, 3, padding=1))
+        self.blocks = nn.Sequential(Residual(channels), Residual(channels))
+        self.out_shape = (channels, *((side + 1) // 2 for side in shape[1:]))
+
+    def forward(self, hidden: Tensor, lateral: Tensor | None = None) -> Tensor:
+        total = self.enter(hidden)
+        return self.blocks(total if lateral is None else total + lateral)
+
+    def lateral(self, width: int) -> nn.Module:
+        return _pooled(nn.Conv2d(width, self.out_shape[0], 3, padding=1, bias=False))
+
+
+class Dense(nn.Module):
+    """A fully connected layer over the flattened input."""
+
+    def __init__(self, shape: Shape, size: int, *, relu_first: bool = False) -> None:
+        """`relu_first` squashes the input too: the sections of the ResNet end without a ReLU."""
+        super().__init__()
+        self.relu_first, self.positions = relu_first, prod(shape[1:])
+        self.linear = nn.Linear(prod(shape), size)
+        self.out_shape = (size,)
+
+    def forward(self, hidden: Tensor, lateral: Tensor | None = None) -> Tensor:
+        total = self.linear((hidden.relu() if self.relu_first else hidden).flatten(1))
+        return (total if lateral is None else total + lateral).relu()
+
+    def lateral(self, width: int) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(width * self.positions, self.linear.out_features, bias=False))
+
+
+def _pooled(conv: nn.Conv2d) -> nn.Sequential:
+    return nn.Sequential(conv, nn.MaxPool2d(3, stride=2, padding=1))
+
+
+class Torso(nn.Module):
+    """A chain of stages over observations [N, *observation_shape], with features [N, out_size] at its end."""
+
+    def __init__(self, observation_shape: Shape, stages: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.stages = nn.ModuleList(stages)
+        self.observation_shape = observation_shape
+
+    @property
+    def chain(self) -> list[Stage]:
+        return [cast(Stage, stage) for stage in self.stages]
+
+    @property
+    def out_size(self) -> int:
+        return self.chain[-1].out_shape[0]
+
+    def prepare(self, observation: Tensor) -> Tensor:
+        """As float32, bytes scaled to [0, 1]; images channels last in memory, on which convolutions are faster."""
+        layout = torch.channels_last if observation.dim() == 4 else torch.contiguous_format
+        prepared = observation.to(torch.float32, memory_format=layout)
+        return prepared.mul_(1 / 255) if observation.dtype == torch.uint8 else prepared
+
+    def activations(self, prepared: Tensor, laterals: Sequence[Tensor | None] | None = None) -> list[Tensor]:
+        """The output of every stage; `laterals` are added in each before its ReLU."""
+        hidden, outputs = prepared, []
+        for stage, lateral in zip(self.chain, laterals or [None] * len(self.stages), strict=True):
+            hidden = stage(hidden, lateral)
+            outputs.append(hidden)
+        return outputs
+
+    def forward(self, observation: Tensor) -> Tensor:
+        return self.activations(self.prepare(observation))[-1]
+
+
+def mlp(shape: Shape) -> list[nn.Module]:
+    """Two layers of 128, over any observation."""
+    return [Dense(shape, 128), Dense((128,), 128)]
+
+
+def minatar(shape: Shape) -> list[nn.Module]:
+    """For 10x10 images: conv 16 3x3, FC 128."""
+    return _convs("minatar", shape, [(16, 3, 1)], 128)
+
+
+def nature(shape: Shape) -> list[nn.Module]:
+    """The DQN net of Nature 2015: conv 32 8x8/4, 64 4x4/2, 64 3x3/1, FC 512."""
+    return _convs("nature", shape, [(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512)
+
+
+def impala_shallow(shape: Shape) -> list[nn.Module]:
+    """IMPALA's small net: conv 16 8x8/4, conv 32 4x4/2, FC 256."""
+    return _convs("impala_shallow", shape, [(16, 8, 4), (32, 4, 2)], 256)
+
+
+def impala_deep(shape: Shape) -> list[nn.Module]:
+    """IMPALA's ResNet: sections of 16, 32 and 32 channels, FC 256."""
+    _check_image("impala_deep", shape, 8)
+    stages: list[nn.Module] = []
+    for channels in (16, 32, 32):
+        stages.append(Section(shape, channels))
+        shape = cast(Stage, stages[-1]).out_shape
+    return [*stages, Dense(shape, 256, relu_first=True)]
+
+
+def _convs(name: str, shape: Shape, layers: Sequence[tuple[int, int, int]], features: int) -> list[nn.Module]:
+    least = 1
+    for _, kernel, stride in reversed(layers):
+        least = (least - 1) * stride + kernel
+    _check_image(name, shape, least)
+    stages: list[nn.Module] = []
+    for channels, kernel, stride in layers:
+        stages.append(Conv(shape, channels, kernel, stride))
+        shape = cast(Stage, stages[-1]).out_shape
+    return [*stages, Dense(shape, features)]
+
+
+def _check_image(name: str, shape: Shape, least: int) -> None:
+    if len(shape) != 3:
+        raise ConfigError(f"torso {name!r} needs images, but observations have the shape {shape}; use torso 'mlp'")
+    if min(shape[1:]) < least:
+        remedy = "use torso 'minatar' or 'mlp'" if min(shape[1:]) >= 3 else "use torso 'mlp'"
+        raise ConfigError(
+            f"torso {name!r} needs images of {least}x{least} or more, but observations are {shape}; {remedy}"
+        )
+
+
+TORSOS: Registry[Callable[[Shape], list[nn.Module]]] = Registry(
+    "torso",
+    {name: f"clearl.nets.torsos:{name}" for name in ("mlp", "minatar", "nature", "impala_shallow", "impala_deep")},
+)
+
+
+def build_torso(name: str, observation_shape: Shape) -> Torso:
+    """The torso called `name` for observations of that shape, not yet initialised from a seed."""
+    return Torso(observation_shape, TORSOS.get(name)(observation_shape))
