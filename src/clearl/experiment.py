@@ -1,0 +1,280 @@
+"""The only file that knows every layer: from a config to a finished run."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clearl import __version__
+from clearl.actor import Actor
+from clearl.agent import Agent
+from clearl.checkpoint import CheckpointStore
+from clearl.config import RunConfig, diff, from_yaml, to_yaml
+from clearl.errors import ConfigError, RunDirectoryError
+from clearl.evaluator import Evaluator
+from clearl.intake import Intake
+from clearl.learner import Learner
+from clearl.methods import make_method
+from clearl.nets.network import PolicyNetwork, as_module, build_network
+from clearl.protocols import make_plans
+from clearl.records.console import Console
+from clearl.records.mirrors import open_mirrors
+from clearl.records.run_dir import RunDir, describe_machine, describe_versions, holds_run, refuse_foreign
+from clearl.records.schema import Row
+from clearl.records.table import MetricsTable
+from clearl.records.writer import MetricsWriter
+from clearl.replay.mixing import Mixer
+from clearl.replay.shard import ReplayShard
+from clearl.replay.store import choose_store, open_store
+from clearl.runtimes import RUNTIMES, Job
+from clearl.runtimes.recorder import Recorder
+from clearl.runtimes.stopping import StopFlag, stop_on_signals
+from clearl.seeding import derive
+from clearl.suites import make_suite
+from clearl.tasks.cursor import PlanCursor
+from clearl.tasks.plan import Plan
+from clearl.types import EnvSpec, UnrollLayout
+from clearl.worker import Worker
+
+PARTS_ENTRY = "clearl.experiment:load_parts"
+
+
+class RunParts:
+    """Makes workers, evaluators and networks of one run; see `clearl.runtimes.job.Parts`."""
+
+    def __init__(self, config: RunConfig, run_dir: Path, capacity_unrolls: int, store_kind: str) -> None:
+        for module in config.imports:
+            import_module(module)
+        self.config, self.run_dir = config, run_dir
+        self.suite = make_suite(config.suite, config.tasks, config)
+        self.method = make_method(config)
+        self.capacity_unrolls, self.store_kind = capacity_unrolls, store_kind
+        core_size = self.network().core_size
+        self.layout = UnrollLayout(self.suite.spec, config.unroll_steps, core_size)
+
+    def network(self) -> PolicyNetwork:
+        return _make_network(self.config, self.suite.spec)
+
+    def worker(self, slots: Sequence[int], network: PolicyNetwork, *, incarnation: int = 0) -> Worker:
+        seed = self.config.seed if incarnation == 0 else derive(self.config.seed, "incarnation", incarnation)
+        actor = Actor(
+            suite=self.suite, network=network, layout=self.layout, slots=slots, seed=seed,
+            reward_clip=self.config.reward_clip,
+        )  # fmt: skip
+        return Worker(actor, [self.shard(slot) for slot in slots] if self.method.replay_fraction > 0 else [])
+
+    def shard(self, slot: int) -> ReplayShard:
+        """The replay shard of one slot, as the disk holds it or empty."""
+        store = open_store(
+            self.store_kind, self.run_dir / "replay" / f"slot-{slot:05d}", waste_share=self.config.replay_waste_share
+        )
+        return ReplayShard(
+            layout=self.layout, capacity_unrolls=self.capacity_unrolls, seed=self.config.seed, slot=slot, store=store
+        )
+
+    def evaluator(self, network: PolicyNetwork) -> Evaluator:
+        config = self.config
+        return Evaluator(
+            suite=self.suite, network=network, seed=config.seed, episodes=config.eval_episodes,
+            max_steps=config.eval_max_steps, reward_clip=config.reward_clip,
+        )  # fmt: skip
+
+
+def load_parts(config_yaml: str, run_dir: Path) -> RunParts:
+    """The parts of the run in `run_dir`, made again in another process."""
+    replay = RunDir(run_dir).meta["replay"]
+    return RunParts(from_yaml(config_yaml), run_dir, int(replay["capacity_unrolls"]), replay["store"])
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A run that has ended: its directory, its metrics and what it trained."""
+
+    path: Path
+    status: str
+    parts: tuple[RunResult, ...] = ()
+    """The runs of the single tasks, where the protocol trains them separately."""
+
+    @property
+    def metrics(self) -> MetricsTable:
+        """Every row that was recorded."""
+        return MetricsTable.read(self.path)
+
+    @property
+    def agent(self) -> Agent:
+        """The trained agent, from the newest checkpoint."""
+        return load_agent(self.path)
+
+
+def run(
+    config: RunConfig, out: Path, *, console: bool = True, arm: str | None = None,
+    listeners: Sequence[Callable[[Row], None]] = (),
+) -> RunResult:  # fmt: skip
+    """Train what `config` says into the directory `out`; a directory that holds the same run goes on from there."""
+    out = Path(out)
+    refuse_foreign(out)
+    for module in config.imports:
+        import_module(module)
+    suite = make_suite(config.suite, config.tasks, config)
+    config = replace(config, tasks=suite.tasks)
+    plans = make_plans(config, suite.tasks)
+    with stop_on_signals() as stop:
+        if len(plans) == 1:
+            return _run_plan(config, plans[0], out, suite.spec, stop, console=console, arm=arm, listeners=listeners)
+        parts = []
+        for plan in plans:
+            part = out / plan.name
+            if not stop:
+                parts.append(
+                    _run_plan(config, plan, part, suite.spec, stop, console=console, arm=arm, listeners=listeners)
+                )
+        return RunResult(out, _joint_status(parts, len(plans)), tuple(parts))
+
+
+def load_agent(path: Path) -> Agent:
+    """The agent that the run in `path` trained, from its newest good checkpoint."""
+    run_dir = RunDir.open(Path(path))
+    saved = CheckpointStore(run_dir.checkpoints_path).newest()
+    if saved is None:
+        raise RunDirectoryError(f"{path} holds no checkpoint yet; let the run go on, or stop it with Ctrl-C")
+    config = from_yaml(run_dir.config_text)
+    meta = run_dir.meta
+    spec = EnvSpec(**{**meta["spec"], "frame_shape": tuple(meta["spec"]["frame_shape"])})
+    network = _make_network(config, spec)
+    tensors = {
+        name.removeprefix("network/"): tensor
+        for name, tensor in saved.tree["learner"]["tensors"].items()
+        if name.startswith("network/")
+    }
+    as_module(network).load_state_dict(tensors)
+    return Agent(network, spec, reward_clip=config.reward_clip, seed=config.seed)
+
+
+def _run_plan(
+    config: RunConfig, plan: Plan, out: Path, spec: EnvSpec, stop: StopFlag, *, console: bool, arm: str | None,
+    listeners: Sequence[Callable[[Row], None]],
+) -> RunResult:  # fmt: skip
+    run_dir = _open_or_create(config, plan, out, spec, arm)
+    if run_dir.status == "finished":
+        return RunResult(out, "finished")
+    if config.learner_threads is not None:
+        torch.set_num_threads(config.learner_threads)
+    run_dir.set_status("running")
+    try:
+        with ExitStack() as stack:
+            job = _make_job(config, plan, run_dir, stop, stack, console=console, listeners=listeners)
+            RUNTIMES.get(config.runtime)(job)
+    except BaseException:
+        run_dir.set_status("failed")
+        raise
+    status = "interrupted" if stop else "finished"
+    run_dir.set_status(status)
+    if status == "finished" and not config.keep_replay:
+        shutil.rmtree(run_dir.replay_path, ignore_errors=True)
+    return RunResult(out, status)
+
+
+def _make_job(
+    config: RunConfig, plan: Plan, run_dir: RunDir, stop: StopFlag, stack: ExitStack, *, console: bool,
+    listeners: Sequence[Callable[[Row], None]],
+) -> Job:  # fmt: skip
+    parts = load_parts(to_yaml(config), run_dir.path)
+    checkpoints = CheckpointStore(run_dir.checkpoints_path)
+    saved = checkpoints.newest()
+    position = 0 if saved is None else int(saved.json["metrics_position"])
+    writer = stack.enter_context(MetricsWriter(run_dir.path, position=position))
+    watchers = list(listeners)
+    for mirror in open_mirrors(run_dir.path, tensorboard=config.tensorboard, wandb=config.wandb):
+        stack.callback(mirror.close)
+        watchers.append(mirror.write)
+    if console:
+        title = f"{run_dir.meta.get('arm') or config.method} on {config.suite}, {plan.name}"
+        view = Console(title=title, tasks=plan.evaluate, total_frames=plan.total_frames)
+        watchers.append(stack.enter_context(view).update)
+    batch_frames = config.batch_unrolls * parts.layout.frames
+    mixer = Mixer(parts.method.replay_fraction, seed=derive(config.seed, "mixer"))
+    return Job(
+        config=config,
+        plan=plan,
+        parts=parts,
+        parts_entry=PARTS_ENTRY,
+        learner=Learner(
+            network=parts.network(), method=parts.method, config=config, batch_frames=batch_frames,
+            total_frames=plan.total_frames,
+        ),
+        intake=Intake(
+            parts.layout, config.batch_unrolls, mixer, discount=config.discount, reward_clip=config.reward_clip
+        ),
+        cursor=PlanCursor(plan, config.slots),
+        recorder=Recorder(writer, record_every_updates=config.record_every_updates, listeners=watchers),
+        checkpoints=checkpoints,
+        run_dir=run_dir.path,
+        stop=stop,
+    )  # fmt: skip
+
+
+def _open_or_create(config: RunConfig, plan: Plan, out: Path, spec: EnvSpec, arm: str | None) -> RunDir:
+    if not holds_run(out):
+        return RunDir.create(out, config_text=to_yaml(config), meta=_meta(config, plan, out, spec, arm))
+    run_dir = RunDir.open(out)
+    changes = diff(from_yaml(run_dir.config_text), config)
+    if changes:
+        listed = "; ".join(f"{key}: {old!r} there, {new!r} now" for key, (old, new) in changes.items())
+        raise RunDirectoryError(f"{out} holds a run with other settings ({listed}); give another --out, or the same")
+    return run_dir
+
+
+def _meta(config: RunConfig, plan: Plan, out: Path, spec: EnvSpec, arm: str | None) -> dict[str, Any]:
+    method = make_method(config)
+    layout = UnrollLayout(spec, config.unroll_steps, _make_network(config, spec).core_size)
+    capacity_frames = _buffer_frames(config, plan)
+    capacity_unrolls = max(1, round(capacity_frames / (layout.frames * config.slots)))
+    store, sentence = "ram", "no replay"
+    if method.replay_fraction > 0:
+        store, sentence = choose_store(
+            config.replay_store, layout=layout, capacity_frames=capacity_frames, directory=out
+        )
+    return {
+        "clearl": __version__,
+        "argv": sys.argv[1:],
+        "seed": config.seed,
+        "method": config.method,
+        "needs_boundaries": method.needs_boundaries,
+        "suite": config.suite,
+        "protocol": config.protocol,
+        "plan": asdict(plan),
+        "frames_scale": plan.frames_scale,
+        "probe_position": config.probe_position if config.protocol == "probe" else None,
+        "spec": asdict(spec),
+        "replay": {"store": store, "capacity_unrolls": capacity_unrolls, "forecast": sentence},
+        "arm": arm,
+        "machine": describe_machine(),
+        "versions": describe_versions("torch", "numpy", "gymnasium", "minatar", "ale-py", "envpool", "vizdoom", "ray"),
+    }
+
+
+def _buffer_frames(config: RunConfig, plan: Plan) -> int:
+    if config.buffer_frames is not None:
+        return config.buffer_frames
+    if plan.total_frames is None:
+        raise ConfigError("buffer_frames must be given where visits end by episodes: the run's frames are not known")
+    return max(1, int(config.buffer_share * plan.total_frames))
+
+
+def _make_network(config: RunConfig, spec: EnvSpec) -> PolicyNetwork:
+    seed = derive(config.seed, "network")
+    shape = {"torso": config.torso, "lstm": config.lstm, "lstm_size": config.lstm_size}
+    return make_method(config).build_network(lambda: build_network(spec, **shape, seed=seed))
+
+
+def _joint_status(parts: Sequence[RunResult], planned: int) -> str:
+    done = len(parts) == planned and all(part.status == "finished" for part in parts)
+    return "finished" if done else "interrupted"

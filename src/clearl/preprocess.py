@@ -1,0 +1,39 @@
+"""What happens to frames and rewards between the environment and the network, the same in acting and in learning."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def stack_indices(first: np.ndarray, stack: int) -> np.ndarray:
+    """Which frames make up each observation.
+
+    Args: `first` [B, T+stack] marks frames that open an episode. Returns [B, T+1, stack]: for each observation the
+    positions of its frames, oldest first; before the start of an episode its first frame is repeated.
+    """
+    length = first.shape[1]
+    positions = np.arange(length)
+    starts = np.maximum.accumulate(np.where(first, positions, 0), axis=1)
+    newest = positions[stack - 1 :]
+    window = newest[:, None] - np.arange(stack - 1, -1, -1)
+    return np.maximum(window[None], starts[:, stack - 1 :, None])
+
+
+def stack_frames(frames: np.ndarray, first: np.ndarray, stack: int) -> np.ndarray:
+    """Observations [B, T+1, stack*C, ...] out of frames [B, T+stack, C, ...] that were stored once."""
+    if stack == 1:
+        return frames
+    indices = stack_indices(first, stack)
+    stacked = frames[np.arange(len(frames))[:, None, None], indices]
+    batch, steps = indices.shape[:2]
+    return stacked.reshape(batch, steps, stack * frames.shape[2], *frames.shape[3:])
+
+
+def clip_reward(reward: np.ndarray, kind: str) -> np.ndarray:
+    """Rewards as the learner sees them: `unit` [-1, 1], `soft_asymmetric` as DMLab-30, or `none`."""
+    if kind == "unit":
+        return np.clip(reward, -1.0, 1.0)
+    if kind == "soft_asymmetric":
+        squeezed = 5.0 * np.tanh(reward / 5.0)
+        return np.where(reward < 0, 0.3 * squeezed, squeezed).astype(np.float32)
+    return reward

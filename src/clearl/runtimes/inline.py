@@ -1,0 +1,135 @@
+"""The reference runtime: one process, everything in turn, the same result for the same seed, bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from clearl.intake import Pairs
+from clearl.runtimes.job import Job
+
+
+def run_inline(job: Job) -> None:
+    """Act, learn, evaluate, in turn."""
+    run = _InlineRun(job)
+    try:
+        run.resume() if job.checkpoints.newest() is not None else job.recorder.begin(job.plan)
+        run.loop()
+    finally:
+        run.close()
+
+
+class _InlineRun:
+    def __init__(self, job: Job) -> None:
+        self.job, self.slots = job, list(range(job.config.slots))
+        self.worker = job.parts.worker(self.slots, job.learner.network)
+        self.evaluator = job.parts.evaluator(job.learner.network)
+        self.new, self.replay = job.parts.layout.empty(len(self.slots)), job.parts.layout.empty(len(self.slots))
+        self.has_replay = np.zeros(len(self.slots), bool)
+        self.evaluations = 0
+        self.checkpointed_frames = 0
+
+    def loop(self) -> None:
+        job, round_frames = self.job, len(self.slots) * self.job.parts.layout.frames
+        while not job.stop:
+            self._evaluate_if_due()
+            grant = job.cursor.grant(round_frames)
+            if grant is None:
+                break
+            self._round(grant.segment, grant.tasks)
+            self._checkpoint_if_due()
+        self._finish()
+
+    def resume(self) -> None:
+        """Go on from the newest good checkpoint, exactly."""
+        job = self.job
+        saved = job.checkpoints.newest()
+        assert saved is not None
+        tree = saved.tree
+        job.learner.restore(tree["learner"]["tensors"], tree["learner"]["state"])
+        job.cursor.restore(tree["cursor"])
+        job.intake.mixer.restore(tree["mixer"])
+        job.intake.restore(tree["intake"]["rows"], tree["intake"]["slots"])
+        for shard, sequence in zip(self.worker.shards, tree["shards"], strict=True):
+            shard.restore(int(sequence))
+        if tree["actor"] is not None:
+            self.worker.actor.restore(tree["actor"])
+        self.evaluations = int(tree["evaluations"])
+        self.checkpointed_frames = job.learner.frames
+        job.recorder.resumed(job.learner, float(tree["wall_s"]))
+
+    def close(self) -> None:
+        self.worker.close()
+        self.evaluator.close()
+
+    def _round(self, segment: int, tasks: tuple[str, ...]) -> None:
+        job, learner = self.job, self.job.learner
+        version = learner.updates
+        episodes = self.worker.produce(tasks, self.new, self.replay, self.has_replay)
+        job.cursor.count_episodes(segment, len(episodes))
+        pairs = Pairs(self.slots, self.new, self.replay, self.has_replay, version)
+        for batch, mean_version in job.intake.take(pairs):
+            visit = job.cursor.visit(learner.frames) if learner.method.needs_boundaries else None
+            stats = learner.update(batch, visit)
+            lag = learner.updates - 1 - mean_version
+            job.recorder.updated(learner, stats, lag, tuple(dict.fromkeys(tasks)), self._replay_counters())
+
+    def _replay_counters(self) -> dict[str, Any]:
+        shards = self.worker.shards
+        return {
+            "held": sum(shard.held for shard in shards),
+            "bytes": sum(shard.nbytes for shard in shards),
+            "quarantined": sum(shard.quarantined for shard in shards),
+        }
+
+    def _evaluate_if_due(self) -> None:
+        frames = self.job.learner.frames
+        if frames >= self.evaluations * self.job.config.eval_every_frames:
+            self._evaluate()
+            self.evaluations = frames // self.job.config.eval_every_frames + 1
+
+    def _evaluate(self) -> None:
+        learner = self.job.learner
+        for task in self.job.plan.evaluate:
+            evaluation = self.evaluator.evaluate(task, learner.updates)
+            self.job.recorder.evaluated(evaluation, frames=learner.frames, updates=learner.updates)
+
+    def _checkpoint_if_due(self) -> None:
+        every = self.job.config.checkpoint_every_frames
+        if every is not None and self.job.learner.frames - self.checkpointed_frames >= every:
+            self._checkpoint()
+
+    def _finish(self) -> None:
+        if not self.job.stop:
+            self._evaluate()
+        self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        job = self.job
+        for shard in self.worker.shards:
+            shard.sync()
+        job.recorder.writer.sync()
+        rows, slots = job.intake.state()
+        job.checkpoints.save(
+            {
+                "learner": {"tensors": job.learner.tensors(), "state": job.learner.state()},
+                "cursor": job.cursor.state(),
+                "mixer": job.intake.mixer.state(),
+                "intake": {"rows": rows, "slots": slots},
+                "shards": [shard.next_sequence for shard in self.worker.shards],
+                "actor": self.worker.actor.state(),
+                "evaluations": self.evaluations,
+                "metrics_position": job.recorder.writer.position,
+                "wall_s": job.recorder.wall_s,
+            }
+        )
+        self.checkpointed_frames = job.learner.frames
+        self._release_replay()
+
+    def _release_replay(self) -> None:
+        """Nothing before the oldest checkpoint that is kept will be asked for again."""
+        oldest = self.job.checkpoints.oldest()
+        if oldest is not None:
+            for shard, sequence in zip(self.worker.shards, oldest.json["shards"], strict=True):
+                shard.set_floor(int(sequence))

@@ -1,0 +1,100 @@
+"""Turns what happens in a run into rows, for the metrics file and everyone who watches it."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from clearl.evaluator import Evaluation
+from clearl.learner import Learner, UpdateStats
+from clearl.records.schema import Row, eval_row, fault_row, resume_row, segment_row, train_row
+from clearl.records.writer import MetricsWriter
+from clearl.tasks.plan import Plan
+
+RowListener = Callable[[Row], None]
+
+
+class Recorder:
+    """Writes rows and passes them on; holds the run's clock, which goes on where a checkpoint left it."""
+
+    def __init__(self, writer: MetricsWriter, *, record_every_updates: int, listeners: Sequence[RowListener] = ()):
+        self.writer, self._every = writer, record_every_updates
+        self._listeners = list(listeners)
+        self._started = time.monotonic()
+        self._wall_before = 0.0
+        self._marked = (self._started, 0)
+        self._losses: deque[UpdateStats] = deque(maxlen=record_every_updates)
+        self._lags: deque[float] = deque(maxlen=record_every_updates)
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds of training so far, over all resumes."""
+        return round(self._wall_before + time.monotonic() - self._started, 3)
+
+    def begin(self, plan: Plan) -> None:
+        """The segments of the plan, at the start of a run."""
+        start: int | None = 0
+        for index, segment in enumerate(plan.segments):
+            end = None if start is None or segment.frames is None else start + segment.frames
+            tasks, bounds = segment.tasks, {"start_frames": start, "end_frames": end}
+            self.emit(segment_row(tasks=tasks, index=index, **bounds))
+            start = end
+
+    def segment(self, index: int, tasks: Sequence[str], start_frames: int, end_frames: int) -> None:
+        """The bounds of a segment that was measured in episodes, once it is over."""
+        self.emit(segment_row(tasks=tasks, index=index, start_frames=start_frames, end_frames=end_frames))
+
+    def resumed(self, learner: Learner, wall_s: float) -> None:
+        """The run goes on from a checkpoint taken after `wall_s` seconds."""
+        self._wall_before = wall_s
+        self._marked = (time.monotonic(), learner.frames)
+        self.emit(resume_row(frames=learner.frames, updates=learner.updates, wall_s=self.wall_s))
+
+    def updated(
+        self, learner: Learner, stats: UpdateStats, lag: float, tasks: Sequence[str], replay: Mapping[str, Any]
+    ) -> None:
+        """One update happened; every so many of them give a row with the means since the last."""
+        self._losses.append(stats)
+        self._lags.append(lag)
+        if learner.updates % self._every:
+            return
+        now = time.monotonic()
+        then, frames = self._marked
+        self._marked = (now, learner.frames)
+        count = len(self._losses)
+        loss = {name: sum(s.loss[name] for s in self._losses) / count for name in stats.loss}
+        extra = {
+            "grad_norm": sum(s.grad_norm for s in self._losses) / count,
+            "learning_rate": stats.learning_rate,
+            "bad_updates": learner.bad_updates,
+        }
+        self.emit(
+            train_row(
+                tasks=tasks, frames=learner.frames, updates=learner.updates,
+                fps=round((learner.frames - frames) / max(now - then, 1e-9), 1), loss=loss,
+                lag_updates=sum(self._lags) / count, replay=replay, wall_s=self.wall_s, extra=extra,
+            )
+        )  # fmt: skip
+        self._losses.clear()
+        self._lags.clear()
+
+    def evaluated(self, evaluation: Evaluation, *, frames: int, updates: int) -> None:
+        """One task was evaluated with weights that `frames` of training had led to."""
+        self.emit(
+            eval_row(
+                task=evaluation.task, frames=frames, mean_return=evaluation.mean, episodes=len(evaluation.scores),
+                updates=updates, wall_s=self.wall_s, std=evaluation.std, column=evaluation.column,
+            )
+        )  # fmt: skip
+
+    def fault(self, learner: Learner, worker: str, problem: str) -> None:
+        """Something failed and was survived."""
+        self.emit(fault_row(frames=learner.frames, worker=worker, problem=problem, wall_s=self.wall_s))
+
+    def emit(self, row: Row) -> None:
+        """Write one row and pass it on."""
+        self.writer.write(row)
+        for listener in self._listeners:
+            listener(row)

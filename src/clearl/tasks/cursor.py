@@ -1,0 +1,88 @@
+"""Walks a plan: grants rounds of acting until the plan is through, and says which visit a frame belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from clearl.tasks.plan import Plan, assign_tasks
+from clearl.types import Visit
+
+
+@dataclass(frozen=True)
+class Grant:
+    """Leave to produce one unroll in each of some slots."""
+
+    segment: int
+    tasks: tuple[str, ...]
+    """The task of every slot of the run, not only of those that ask."""
+
+
+class PlanCursor:
+    """Counts what has been granted, so that all workers switch tasks at the same frame."""
+
+    def __init__(self, plan: Plan, num_slots: int) -> None:
+        self.plan, self.num_slots = plan, num_slots
+        self.segment, self.granted_frames, self.segment_start = 0, 0, 0
+        self.segment_episodes = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether every segment has been granted in full."""
+        return self.segment >= len(self.plan.segments)
+
+    def grant(self, frames: int) -> Grant | None:
+        """Leave for a round of `frames`; None at the end of the plan. A round is never split between segments."""
+        self._advance()
+        if self.finished:
+            return None
+        tasks = tuple(assign_tasks(self.plan.segments[self.segment], self.num_slots, self._share()))
+        self.granted_frames += frames
+        return Grant(self.segment, tasks)
+
+    def count_episodes(self, segment: int, episodes: int) -> None:
+        """Episodes that ended in `segment`; they end a segment that is measured in episodes."""
+        if segment == self.segment:
+            self.segment_episodes += episodes
+
+    def visit(self, trained_frames: int) -> Visit:
+        """Where training stands once `trained_frames` have been trained on (plans measured in frames are exact)."""
+        start = 0
+        for index, segment in enumerate(self.plan.segments):
+            if segment.frames is None:
+                return Visit(self.segment, self._current().tasks, trained_frames, self.segment_start, None)
+            if trained_frames < start + segment.frames or index == len(self.plan.segments) - 1:
+                return Visit(index, segment.tasks, trained_frames, start, start + segment.frames)
+            start += segment.frames
+        raise AssertionError("a plan has at least one segment")
+
+    def state(self) -> dict[str, Any]:
+        names = ("segment", "granted_frames", "segment_start", "segment_episodes")
+        return {name: getattr(self, name) for name in names}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, int(value))
+
+    def _current(self):
+        return self.plan.segments[min(self.segment, len(self.plan.segments) - 1)]
+
+    def _advance(self) -> None:
+        while not self.finished and self._segment_over():
+            frames = self.plan.segments[self.segment].frames
+            # Boundaries are absolute, so a round that overshoots shortens the next segment instead of shifting all.
+            self.segment_start += frames if frames is not None else self.granted_frames - self.segment_start
+            self.segment += 1
+            self.segment_episodes = 0
+
+    def _segment_over(self) -> bool:
+        segment = self.plan.segments[self.segment]
+        if segment.frames is not None:
+            return self.granted_frames >= self.segment_start + segment.frames
+        return self.segment_episodes >= (segment.episodes or 0)
+
+    def _share(self) -> float:
+        segment = self.plan.segments[self.segment]
+        if segment.frames is not None:
+            return (self.granted_frames - self.segment_start) / segment.frames
+        return self.segment_episodes / (segment.episodes or 1)

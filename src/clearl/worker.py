@@ -1,0 +1,34 @@
+"""A worker: an actor, and a replay shard for each of its slots. What it produces are pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from clearl.actor import Actor, Episode
+from clearl.replay.shard import ReplayShard
+from clearl.types import Rows, row
+
+
+class Worker:
+    """Produces one (new, replay) pair for each of its slots at a time, as in the paper's Appendix A.1."""
+
+    def __init__(self, actor: Actor, shards: Sequence[ReplayShard]) -> None:
+        self.actor, self.shards = actor, list(shards)
+
+    def produce(self, tasks: Sequence[str], new: Rows, replay: Rows, has_replay: np.ndarray) -> list[Episode]:
+        """Act for one unroll, insert it into the shards, and sample one of the past for each slot."""
+        self.actor.assign(tasks)
+        episodes = self.actor.fill(new)
+        has_replay[:] = False
+        for index, shard in enumerate(self.shards):
+            shard.insert(row(new, index))
+            has_replay[index] = shard.sample_into(replay, index)
+        return episodes
+
+    def close(self) -> None:
+        """Close environments and shards."""
+        self.actor.close()
+        for shard in self.shards:
+            shard.close()
