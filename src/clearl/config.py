@@ -168,7 +168,7 @@ _IN_WORDS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """One field of `RunConfig`: its type, range and help, read from the annotation."""
+    """One field: its type, range and help, read from the annotation."""
 
     name: str
     kind: Any
@@ -192,21 +192,19 @@ class Setting:
         if get_origin(self.kind) is Literal:
             text = "one of " + ", ".join(get_args(self.kind))
         else:
-            words = {
-                str: "a text",
-                int: "a whole number",
-                float: "a number",
-                bool: "true or false",
-                tuple: "a list of texts",
-            }
-            text = words[self.kind] + (f" {self.limits}" if self.limits else "")
+            text = _IN_WORDS[self.kind] + (f" {self.limits}" if self.limits else "")
         return text + (" or none" if self.optional else "")
 
 
 @cache
+def settings_of(kind: type) -> dict[str, Setting]:
+    """Every field of a dataclass that is annotated like `RunConfig`, by name, in order."""
+    return {name: _setting(name, hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
+
+
 def settings() -> dict[str, Setting]:
-    """Every field of `RunConfig` by name, in order."""
-    return {name: _setting(name, hint) for name, hint in get_type_hints(RunConfig, include_extras=True).items()}
+    """Every field of `RunConfig`."""
+    return settings_of(RunConfig)
 
 
 def _setting(name: str, hint: Any) -> Setting:
@@ -283,10 +281,12 @@ def _conflicts(c: RunConfig) -> Iterator[str]:
 _EXCLUSIVE = (("frames_per_visit", "episodes_per_visit"), ("buffer_frames", "buffer_share"))
 
 
-def resolve(preset: str | None = None, file: Path | None = None, flags: Mapping[str, Any] | None = None) -> RunConfig:
+def resolve(
+    preset: str | None = None, file: str | Path | None = None, flags: Mapping[str, Any] | None = None
+) -> RunConfig:
     """The settings of a run: default < preset < file < flag. The preset may be named by any of the three."""
     flags = dict(flags or {})
-    in_file = load_settings(file) if file else {}
+    in_file = load_settings(Path(file)) if file is not None else {}
     name = flags.get("preset") or preset or in_file.get("preset")
     layers = [load_preset(name) if name is not None else {}, in_file, flags]
     merged: dict[str, Any] = {}

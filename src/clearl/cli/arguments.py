@@ -1,0 +1,156 @@
+"""From flags to checked values: tyro reads them and draws the help; errors are one line, as for a config file."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from clearl.config import RunConfig, Setting, settings_of
+from clearl.errors import ConfigError, UnknownNameError
+
+POSITIONAL = object()
+"""Mark a field with it, as in `Annotated[str, POSITIONAL, "help"]`, and it is given without a flag."""
+
+Args = TypeVar("Args")
+
+
+def parse(kind: type[Args], argv: Sequence[str], *, verb: str, about: str) -> Args:
+    """The flags of a verb as the dataclass that describes them."""
+    return kind(**parse_given([kind], argv, verb=verb, about=about))
+
+
+def parse_run(kind: type[Args], argv: Sequence[str], *, verb: str, about: str) -> tuple[Args, dict[str, Any]]:
+    """The same for a verb that also takes every setting of a run; those that were given come second."""
+    given = parse_given([kind, RunConfig], argv, verb=verb, about=about)
+    own = {name: given.pop(name) for name in settings_of(kind) if name in given}
+    return kind(**own), given
+
+
+def parse_given(kinds: Sequence[type], argv: Sequence[str], *, verb: str, about: str) -> dict[str, Any]:
+    """The values that `argv` gives, by field name. `--help` prints and exits."""
+    settings = {name: setting for kind in kinds for name, setting in settings_of(kind).items()}
+    defaults = {field.name: field.default for kind in kinds for field in dataclasses.fields(kind)}
+    positionals = [name for kind in kinds for name in _positionals(kind)]
+    wants_help = any(token in ("-h", "--help") for token in argv)
+    given = set() if wants_help else _check(argv, settings, positionals, verb)
+    needed = [name for name, default in defaults.items() if default is dataclasses.MISSING and name not in given]
+    if needed and not wants_help:
+        shown = " and ".join(name.upper() if name in positionals else _flag(name) for name in needed)
+        raise ConfigError(f"{verb} needs {shown}; clearl {verb} --help says more")
+    texts = _read_with_tyro(argv, settings, defaults, positionals, verb=verb, about=about)
+    return {name: _value(setting, texts[name]) for name, setting in settings.items() if name in given}
+
+
+def _check(argv: Sequence[str], settings: Mapping[str, Setting], positionals: Sequence[str], verb: str) -> set[str]:
+    """The names of the fields that `argv` gives. Refuses what tyro would refuse, but in one line."""
+    given: list[str] = []
+    free = [name for name in positionals if settings[name].kind is not tuple]
+    many = [name for name in positionals if settings[name].kind is tuple]
+    tokens = iter(argv)
+    for token in tokens:
+        if not token.startswith("-"):
+            if not (free or many):
+                raise ConfigError(f"{verb} does not take {token!r}; flags begin with --")
+            given.append(free.pop(0) if free else many[0])
+            continue
+        flag, has_value, value = token.partition("=")
+        setting = _named(flag, settings, positionals, verb)
+        if setting.kind is bool and has_value:
+            raise ConfigError(f"{flag} takes no value: say {_flag(setting.name)} or {_flag('no_' + setting.name)}")
+        if setting.kind is not bool and not has_value:
+            value = next(tokens, "")
+            if not value or (value.startswith("-") and not _is_number(value)):
+                raise ConfigError(f"{flag} needs a value: {setting.expected}")
+        if setting.name in given:
+            raise ConfigError(f"{flag} is given twice")
+        given.append(setting.name)
+    return set(given)
+
+
+def _named(flag: str, settings: Mapping[str, Setting], positionals: Sequence[str], verb: str) -> Setting:
+    """The setting that a flag sets; underscores are as good as hyphens."""
+    known = dict(_flags(settings, positionals))
+    name = flag.replace("_", "-")
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, n=2, cutoff=0.7)
+    if not near:
+        raise ConfigError(f"unknown flag {flag!r}; clearl {verb} --help lists them")
+    raise UnknownNameError("flag", flag, near)
+
+
+def _flags(settings: Mapping[str, Setting], positionals: Sequence[str]) -> Iterator[tuple[str, Setting]]:
+    for name, setting in settings.items():
+        if name not in positionals:
+            yield _flag(name), setting
+            if setting.kind is bool:
+                yield _flag("no_" + name), setting
+
+
+def _read_with_tyro(
+    argv: Sequence[str], settings: Mapping[str, Setting], defaults: Mapping[str, Any], positionals: Sequence[str],
+    *, verb: str, about: str,
+) -> dict[str, Any]:  # fmt: skip
+    """Every field as text, or as a truth value. Texts, so that it is our own checks that speak of a bad value."""
+    import tyro
+
+    fields = []
+    for name, setting in sorted(settings.items(), key=lambda item: defaults[item[0]] is not dataclasses.MISSING):
+        many = setting.kind is tuple and name in positionals
+        form: Any = bool if setting.kind is bool else tuple[str, ...] if many else str
+        hint = tyro.conf.arg(
+            help=setting.help,
+            help_behavior_hint=_default(setting, defaults[name]),
+            metavar=_metavar(setting, name in positionals),
+        )
+        marks = (tyro.conf.Positional, hint) if name in positionals else (hint,)
+        annotated = Annotated[(form, *marks)]
+        if defaults[name] is dataclasses.MISSING:
+            fields.append((name, annotated))
+        else:
+            fields.append((name, annotated, bool(defaults[name]) if form is bool else () if many else ""))
+    flags = dataclasses.make_dataclass("Flags", fields)
+    return vars(tyro.cli(flags, args=list(argv), prog=f"clearl {verb}", description=about))
+
+
+def _default(setting: Setting, default: Any) -> str:
+    """What the help says of the default; nothing where the text says it already."""
+    if default is dataclasses.MISSING:
+        return "(required)"
+    if default is None or default == () or default is False or "default:" in setting.help:
+        return ""
+    shown = ",".join(default) if isinstance(default, tuple) else f"{default:_}" if type(default) is int else default
+    return f"(default: {shown})"
+
+
+def _metavar(setting: Setting, positional: bool) -> str | None:
+    if setting.kind is bool:
+        return None
+    if positional:
+        return setting.name.upper()
+    if get_origin(setting.kind) is Literal:
+        return "|".join(get_args(setting.kind))
+    return {int: "N", float: "X", tuple: "A,B,..."}.get(setting.kind, "TEXT")
+
+
+def _value(setting: Setting, text: Any) -> Any:
+    return None if setting.optional and text == "none" else setting.checked(text)
+
+
+def _positionals(kind: type) -> list[str]:
+    hints = get_type_hints(kind, include_extras=True)
+    return [name for name, hint in hints.items() if POSITIONAL in getattr(hint, "__metadata__", ())]
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

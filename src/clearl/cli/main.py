@@ -1,0 +1,69 @@
+"""`clearl VERB ...`: finds the verb and turns errors into one line. Imports nothing heavy before it is needed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from clearl import __version__
+from clearl.errors import ClearlError, UnknownNameError
+
+VERBS = {
+    "demo": "forgetting and its cure, on this machine, in minutes, with a report",
+    "run": "train an agent on a stream of tasks; the same command resumes",
+    "reproduce": "one experiment of the paper: its arms, seeds, figures and tables",
+    "report": "page, figures and tables out of run directories",
+    "eval": "how well the trained agent does, task by task",
+    "video": "watch the trained agent play",
+    "export": "the trained agent as files that need no run directory",
+    "check": "is this environment fit for training, and if not, what to change",
+    "bench": "how fast this machine trains, and where the time goes",
+    "list": "methods, suites, tasks, protocols, presets, runtimes, torsos",
+    "doctor": "what is installed, what is missing, and how to get it",
+}
+INTERRUPTED = 130
+
+
+def usage() -> str:
+    """The text of `clearl --help`."""
+    width = max(map(len, VERBS)) + 2
+    lines = [f"  {verb:<{width}}{text}" for verb, text in VERBS.items()]
+    head = (
+        f"clearl {__version__}: one agent, a stream of tasks, nothing forgotten (CLEAR)\n\nusage: clearl VERB [flags]\n"
+    )
+    return "\n".join([head, *lines, "\nclearl VERB --help says more about a verb."])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a verb; the exit code. What a user did wrong is one line and code 2, Ctrl-C is code 130."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(arguments)
+    except ClearlError as error:
+        if os.environ.get("CLEARL_DEBUG"):
+            raise
+        print(f"clearl: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("clearl: stopped", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # `clearl list | head`: the reader has what it wants. Keep Python from complaining when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    if arguments[0] == "--version":
+        print(f"clearl {__version__}")
+        return 0
+    verb, rest = arguments[0], arguments[1:]
+    if verb not in VERBS:
+        raise UnknownNameError("verb", verb, VERBS)
+    run: Callable[[list[str]], int] = import_module(f"clearl.cli.{verb}").main
+    return run(rest)

@@ -1,0 +1,39 @@
+"""`clearl run`: train an agent on a stream of tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from clearl.cli.arguments import parse_run
+from clearl.cli.main import INTERRUPTED
+from clearl.config import resolve
+
+ABOUT = """Train one agent on a stream of tasks. The same command on the same directory goes on where it stopped.
+Settings come from the defaults, then --preset, then --config, then the flags below; `none` unsets one."""
+
+
+@dataclass(frozen=True)
+class RunArgs:
+    """What `clearl run` takes beside the settings of a run."""
+
+    out: Annotated[str, "the run directory: made, or resumed if it holds this run"]
+    config: Annotated[str | None, "a YAML file with settings, such as config.yaml of another run"] = None
+    arm: Annotated[str | None, "the name under which reports show this run; default: the method"] = None
+    quiet: Annotated[bool, "no live view"] = False
+
+
+def main(argv: list[str]) -> int:
+    """Run the verb; the exit code."""
+    args, flags = parse_run(RunArgs, argv, verb="run", about=ABOUT)
+    config = resolve(file=args.config, flags=flags)
+
+    from clearl.experiment import run
+
+    result = run(config, Path(args.out), console=not args.quiet, arm=args.arm)
+    if result.status == "interrupted":
+        print(f"stopped; the same command goes on from {result.path}")
+        return INTERRUPTED
+    print(f"finished: {result.path} (clearl report {result.path} draws it)")
+    return 0
