@@ -1,0 +1,1 @@
+"""Replay: which unrolls stay (reservoir), as which bytes (codec), where (store), and how they are mixed in (mixing)."""

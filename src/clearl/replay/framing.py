@@ -1,0 +1,59 @@
+"""A record: one payload with its slot, sequence number, random number and crc32c. The same bytes in RAM and on disk."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import google_crc32c
+
+from clearl.errors import CorruptFileError
+
+MAGIC = b"CLR1"  # names the format and its version; lets a scan find the next record after damage
+_HEADER = struct.Struct("<4sIIIQQ")  # magic, crc32c, length of the whole record, slot, sequence, number
+HEADER_NBYTES = _HEADER.size
+_CHECKED_FROM = 8  # the crc covers everything after itself
+
+
+class Header(NamedTuple):
+    crc: int
+    length: int
+    slot: int
+    sequence: int
+    number: int
+
+
+def pack_record(slot: int, sequence: int, number: int, payload: bytes) -> bytes:
+    """The record's bytes, ready to be written in one piece."""
+    length = HEADER_NBYTES + len(payload)
+    draft = _HEADER.pack(MAGIC, 0, length, slot, sequence, number)
+    crc = google_crc32c.extend(google_crc32c.value(draft[_CHECKED_FROM:]), payload)
+    return _HEADER.pack(MAGIC, crc, length, slot, sequence, number) + payload
+
+
+def read_header(data: bytes | memoryview, offset: int = 0) -> Header | None:
+    """The header at `offset`, unchecked; None where none can be."""
+    if offset + HEADER_NBYTES > len(data):
+        return None
+    magic, *fields = _HEADER.unpack_from(data, offset)
+    header = Header(*fields)
+    return header if magic == MAGIC and header.length >= HEADER_NBYTES else None
+
+
+def is_whole(data: bytes | memoryview, header: Header, offset: int = 0) -> bool:
+    """Whether the record at `offset` is all there and unharmed."""
+    end = offset + header.length
+    return end <= len(data) and google_crc32c.value(bytes(data[offset + _CHECKED_FROM : end])) == header.crc
+
+
+def open_record(record: bytes, *, slot: int, sequence: int, number: int) -> memoryview:
+    """The payload of a record that must be the one asked for, or an error that says what it is instead."""
+    header = read_header(record)
+    if header is None or header.length != len(record) or not is_whole(record, header):
+        raise CorruptFileError(f"the replay record of slot {slot}, sequence {sequence} is damaged")
+    if (header.slot, header.sequence, header.number) != (slot, sequence, number):
+        raise CorruptFileError(
+            f"a replay record is slot {header.slot}, sequence {header.sequence} where slot {slot}, "
+            f"sequence {sequence} of this run should be"
+        )
+    return memoryview(record)[HEADER_NBYTES:]

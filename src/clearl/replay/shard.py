@@ -1,0 +1,182 @@
+"""One slot's replay: the reservoir decides, the codec writes, the store keeps. All that a worker sees of replay."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clearl.errors import CorruptFileError, StorageError
+from clearl.replay.codec import Codec
+from clearl.replay.framing import open_record, pack_record
+from clearl.replay.reservoir import Reservoir
+from clearl.replay.store import Store
+from clearl.seeding import derive, unroll_number
+from clearl.types import Rows, UnrollLayout
+
+_DRAWS_BEFORE_SEARCH = 32
+
+
+class ReplayShard:
+    """A uniform sample of all unrolls of one slot, kept whole.
+
+    What it holds and samples follows from (seed, slot, capacity, next_sequence) alone, so a checkpoint needs only
+    `next_sequence`, and `restore` does the rest. After the death of a worker, `restore(max(recovered_next_sequence(),
+    unrolls acknowledged))` brings back all that `insert` has returned from, if the store outlives the process.
+    """
+
+    def __init__(self, *, layout: UnrollLayout, capacity_unrolls: int, seed: int, slot: int, store: Store) -> None:
+        self.slot = slot
+        self._stream = derive(seed, "reservoir", slot)
+        self._sample_stream = derive(seed, "sample", slot)
+        self._codec = Codec(layout)
+        self._reservoir = Reservoir(self._stream, capacity_unrolls)
+        self._store = store
+        self._lost = 0
+        self._unreadable = 0
+        self._newest: int | None = None
+        self._draws = 0
+        self._floor_marks = [(0, 0)]
+        store.open(slot, self._stream)
+        self._takes_up = store.recovered_next_sequence() > 0
+
+    @property
+    def next_sequence(self) -> int:
+        """How many unrolls have been inserted, kept or not; the next one's sequence number."""
+        return self._reservoir.next_sequence
+
+    @property
+    def held(self) -> int:
+        """How many unrolls can be sampled, the newest included."""
+        return self._reservoir.held - self._lost
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of RAM or disk that the records take."""
+        return self._store.nbytes
+
+    @property
+    def index_nbytes(self) -> int:
+        """Bytes of RAM that the index takes, beside the records."""
+        return self._reservoir.nbytes + self._store.index_nbytes
+
+    @property
+    def quarantined(self) -> int:
+        """How many damaged records were found, by opening the store or by sampling."""
+        return self._unreadable + self._store.counters().get("quarantined", 0)
+
+    def counters(self) -> dict[str, int]:
+        """Figures for the records of a run."""
+        return {
+            **self._store.counters(),
+            "inserted": self.next_sequence,
+            "held": self.held,
+            "lost": self._lost,
+            "quarantined": self.quarantined,
+            "bytes": self.nbytes,
+            "index_bytes": self.index_nbytes,
+        }
+
+    def sequences(self) -> np.ndarray:
+        """[held] int64, ascending: the sequence numbers of the unrolls that can be sampled."""
+        present = self._store.present(self._reservoir.held)
+        return np.sort(self._reservoir.sequences[present])
+
+    def insert(self, row: Rows) -> int:
+        """Offer one unroll, its fields without a slot axis; its sequence number. It is written before it counts."""
+        if self._takes_up:
+            raise StorageError(
+                f"the replay store of slot {self.slot} holds unrolls of an earlier process; "
+                "restore(next_sequence) first, or remove its directory"
+            )
+        sequence = self.next_sequence
+        number, position = self._reservoir.place()
+        if position is not None:
+            record = pack_record(self.slot, sequence, number, self._codec.encode(row))
+            fills_hole = position < self._reservoir.held and not self._store.has(position)
+            self._store.put(position, record)
+            self._lost -= fills_hole
+        self._reservoir.commit(number, position)
+        self._newest, self._draws = position, 0
+        return sequence
+
+    def sample(self) -> Rows | None:
+        """A past unroll, each with the same chance; None while there is nothing but the one just inserted."""
+        rows = self._codec.layout.empty(1)
+        return {name: array[0] for name, array in rows.items()} if self.sample_into(rows, 0) else None
+
+    def sample_into(self, rows: Rows, index: int) -> bool:
+        """`sample`, decoded straight into `rows` at `index`; False, and nothing written, where that gives None."""
+        while (position := self._draw()) is not None:
+            try:
+                payload = open_record(
+                    self._store.get(position),
+                    slot=self.slot,
+                    sequence=int(self._reservoir.sequences[position]),
+                    number=int(self._reservoir.numbers[position]),
+                )
+                self._codec.decode_into(payload, rows, index)
+                return True
+            except CorruptFileError:
+                self._store.forget(position)
+                self._unreadable += 1
+                self._lost += 1
+        return False
+
+    def recovered_next_sequence(self) -> int:
+        """One more than the last sequence number in the store as it was opened; 0 if it held nothing."""
+        return self._store.recovered_next_sequence()
+
+    def restore(self, next_sequence: int) -> None:
+        """Become what this shard was when `next_sequence` unrolls had been inserted; what came later is discarded."""
+        if next_sequence < 0:
+            raise CorruptFileError(f"a replay shard cannot go back to sequence {next_sequence}")
+        self._reservoir = Reservoir(self._stream, self._reservoir.capacity)
+        self._reservoir.advance(next_sequence)
+        self._store.restore(self._reservoir.sequences, next_sequence)
+        self._lost = self._reservoir.held - int(self._store.present(self._reservoir.held).sum())
+        newest = np.flatnonzero(self._reservoir.sequences == next_sequence - 1)
+        self._newest, self._draws = (int(newest[0]) if len(newest) else None), 0
+        self._floor_marks = [(0, 0), (next_sequence, self._reservoir.threshold)]
+        self._takes_up = False
+
+    def set_floor(self, sequence: int) -> None:
+        """Promise that `restore` will never be asked for less than `sequence`, so that space can be reclaimed.
+
+        Exact where `sequence` is now or was `next_sequence` at a `sync`; else the last `sync` before it counts.
+        """
+        self._mark()
+        known = [mark for mark in self._floor_marks if mark[0] <= sequence]
+        self._floor_marks = self._floor_marks[len(known) - 1 :]
+        self._store.reclaim(known[-1][1])
+
+    def sync(self) -> None:
+        """Return when all that was inserted would survive a loss of power, if the store can at all."""
+        self._store.sync()
+        self._mark()
+
+    def close(self) -> None:
+        """Let go of files and memory; what is on disk stays."""
+        self._store.close()
+
+    def _mark(self) -> None:
+        """Remember how high the threshold stands: what is below it now is not needed by a restore to now or later."""
+        if self._floor_marks[-1][0] < self.next_sequence:
+            self._floor_marks.append((self.next_sequence, self._reservoir.threshold))
+
+    def _draw(self) -> int | None:
+        """A position that has a record and is not the newest, by the next hash of (seed, slot, next_sequence, draw)."""
+        newest = self._newest if self._newest is not None and self._store.has(self._newest) else None
+        if self.held <= (newest is not None):
+            return None
+        for _ in range(_DRAWS_BEFORE_SEARCH):
+            position = self._random_below(self._reservoir.held)
+            if position != newest and self._store.has(position):
+                return position
+        # Nearly everything is lost (a RAM store after a crash): search once rather than draw for ever.
+        positions = np.flatnonzero(self._store.present(self._reservoir.held))
+        positions = positions[positions != newest] if newest is not None else positions
+        return int(positions[self._random_below(len(positions))])
+
+    def _random_below(self, bound: int) -> int:
+        stream = unroll_number(self._sample_stream, self.next_sequence)
+        self._draws += 1
+        return unroll_number(stream, self._draws) * bound >> 64

@@ -1,0 +1,143 @@
+"""Where records live. A store knows positions and bytes; which unroll sits where is the reservoir's business."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from clearl.replay.forecast import StoreKind, choose_store
+from clearl.replay.framing import read_header
+
+__all__ = ["RamStore", "Store", "choose_store", "open_store"]
+
+
+class Store(Protocol):
+    """Records by position. What `put` has returned from survives the death of this process, if the store can at all."""
+
+    def open(self, slot: int, stream: int) -> None:
+        """Take up what is there, checked. `stream` is that of the slot's random numbers: records of others are bad."""
+        ...
+
+    def put(self, position: int, record: bytes) -> None:
+        """Keep `record` at `position`, in place of what was there; on failure nothing has changed."""
+        ...
+
+    def get(self, position: int) -> bytes:
+        """The record at `position`, unchecked; `CorruptFileError` if it cannot be read."""
+        ...
+
+    def present(self, count: int) -> np.ndarray:
+        """[count] bool: which of the first `count` positions have a record."""
+        ...
+
+    def has(self, position: int) -> bool:
+        """Whether `position` has a record."""
+        ...
+
+    def forget(self, position: int) -> None:
+        """The record at `position` is bad: never give it again."""
+        ...
+
+    def recovered_next_sequence(self) -> int:
+        """One more than the last sequence number that `open` found; 0 if it found none."""
+        ...
+
+    def restore(self, sequences: np.ndarray, next_sequence: int) -> None:
+        """Hold exactly `sequences` [held], by position, as far as they are there; drop all from `next_sequence` on."""
+        ...
+
+    def reclaim(self, below: int) -> None:
+        """Records with a number under `below` will never be asked for again: their space may be used."""
+        ...
+
+    def sync(self) -> None:
+        """Return when everything put so far would survive a loss of power, if the store can at all."""
+        ...
+
+    def close(self) -> None: ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of RAM or disk that the records take."""
+        ...
+
+    @property
+    def index_nbytes(self) -> int:
+        """Bytes of RAM that the store needs to find the records."""
+        ...
+
+    def counters(self) -> dict[str, int]:
+        """What went wrong so far: `quarantined` and whatever else the store counts."""
+        ...
+
+
+class RamStore:
+    """Records in a list. They die with the process: after `restore` in another one, the places are empty."""
+
+    def __init__(self) -> None:
+        self._records: list[bytes | None] = []
+        self._nbytes = 0
+
+    def open(self, slot: int, stream: int) -> None:
+        """Nothing outlives a process here."""
+
+    def put(self, position: int, record: bytes) -> None:
+        while position >= len(self._records):
+            self._records.append(None)
+        self._nbytes += len(record) - len(self._records[position] or b"")
+        self._records[position] = record
+
+    def get(self, position: int) -> bytes:
+        record = self._records[position]
+        assert record is not None, "the shard asks only for positions that are present"
+        return record
+
+    def present(self, count: int) -> np.ndarray:
+        found = np.zeros(count, np.bool_)
+        held = self._records[:count]
+        found[: len(held)] = [record is not None for record in held]
+        return found
+
+    def has(self, position: int) -> bool:
+        return position < len(self._records) and self._records[position] is not None
+
+    def forget(self, position: int) -> None:
+        self._nbytes -= len(self._records[position] or b"")
+        self._records[position] = None
+
+    def recovered_next_sequence(self) -> int:
+        return 0
+
+    def restore(self, sequences: np.ndarray, next_sequence: int) -> None:
+        headers = ((read_header(record), record) for record in self._records if record is not None)
+        known = {header.sequence: record for header, record in headers if header is not None}
+        self._records = [known.get(sequence) for sequence in sequences.tolist()]
+        self._nbytes = sum(len(record) for record in self._records if record is not None)
+
+    def reclaim(self, below: int) -> None:
+        """Space is reclaimed when a record is replaced."""
+
+    def sync(self) -> None:
+        """There is nothing to write."""
+
+    def close(self) -> None:
+        self._records.clear()
+        self._nbytes = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
+
+    @property
+    def index_nbytes(self) -> int:
+        return 41 * len(self._records)  # a pointer and the head of a bytes object
+
+    def counters(self) -> dict[str, int]:
+        return {}
+
+
+def open_store(kind: StoreKind, directory: Path, *, waste_share: float = 0.5) -> Store:
+    """An empty RAM store, or the disk store in `directory` with whatever it holds."""
+    return RamStore()

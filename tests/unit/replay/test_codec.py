@@ -1,0 +1,112 @@
+"""The codec gives back every bit, and refuses everything else."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+
+import numpy as np
+import pytest
+import zstandard
+
+from clearl.errors import ConfigError, CorruptFileError
+from clearl.replay.codec import Codec
+from clearl.replay.framing import HEADER_NBYTES, open_record, pack_record, read_header
+
+
+def test_round_trip_is_exact(layout, make_row, equal):
+    codec = Codec(layout)
+    for seed in range(5):
+        row = make_row(layout, seed)
+        assert equal(codec.decode(codec.encode(row)), row)
+
+
+def test_decode_into_writes_one_row_only(layout, make_row, equal):
+    codec, rows = Codec(layout), layout.empty(3)
+    row = make_row(layout, 1)
+    codec.decode_into(codec.encode(row), rows, 1)
+    assert equal({name: array[1] for name, array in rows.items()}, row)
+    assert all(not array[[0, 2]].any() for array in rows.values())
+
+
+def test_views_that_are_not_contiguous_are_encoded(layout, make_row, equal):
+    row = make_row(layout, 2)
+    strided = {name: np.repeat(array[None], 2, 0).swapaxes(0, -1)[..., 0] for name, array in row.items() if array.ndim}
+    strided = {name: array.T.reshape(row[name].shape) for name, array in strided.items()}
+    codec = Codec(layout)
+    assert equal(codec.decode(codec.encode({**row, **strided})), {**row, **strided})
+
+
+def test_bool_frames_cost_a_bit_each(make_row, layout):
+    if layout.spec.frame_dtype != "bool":
+        assert Codec(layout).raw_nbytes > layout.fields["frames"].nbytes
+        return
+    assert Codec(layout).raw_nbytes < layout.nbytes / 4
+
+
+def test_a_field_of_the_wrong_shape_or_dtype_is_refused(tiny, make_row):
+    row = make_row(tiny, 0)
+    with pytest.raises(ConfigError, match="'reward'"):
+        Codec(tiny).encode({**row, "reward": row["reward"].astype(np.float64)})
+    with pytest.raises(ConfigError, match="'action'"):
+        Codec(tiny).encode({**row, "action": row["action"][:1]})
+
+
+@pytest.mark.parametrize("length", [0, 1, 4, 5, 6, 20])
+def test_a_cut_payload_is_refused(tiny, make_row, length):
+    codec = Codec(tiny)
+    with pytest.raises(CorruptFileError):
+        codec.decode(codec.encode(make_row(tiny, 0))[:length])
+
+
+def test_a_payload_cannot_make_us_allocate_more_than_an_unroll(tiny):
+    codec = Codec(tiny)
+    bomb = zstandard.ZstdCompressor(level=1).compress(bytes(200_000_000))
+    lying = struct.pack("<BI", 1, codec.raw_nbytes) + bomb[: codec.max_nbytes - 5]
+    honest = struct.pack("<BI", 1, 200_000_000) + bomb[: codec.max_nbytes - 5]
+    unsized = struct.pack("<BI", 1, codec.raw_nbytes) + zstandard.ZstdCompressor(write_content_size=False).compress(
+        bytes(codec.raw_nbytes)
+    )
+    tracemalloc.start()
+    try:
+        for payload in (lying, honest, unsized, bytes(codec.max_nbytes + 1)):
+            with pytest.raises(CorruptFileError):
+                codec.decode(payload)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_two_frames_or_rubbish_behind_the_first_are_refused(tiny, make_row):
+    codec = Codec(tiny)
+    payload = codec.encode(make_row(tiny, 0))
+    for extra in (b"x", payload[5:]):
+        with pytest.raises(CorruptFileError):
+            codec.decode(payload + extra)
+
+
+def test_another_version_is_named(tiny, make_row):
+    codec = Codec(tiny)
+    with pytest.raises(CorruptFileError, match="version 2"):
+        codec.decode(b"\x02" + codec.encode(make_row(tiny, 0))[1:])
+
+
+def test_every_bit_flip_and_every_cut_of_a_record_is_detected(tiny, make_row):
+    record = pack_record(3, 7, 99, Codec(tiny).encode(make_row(tiny, 0)))
+    open_record(record, slot=3, sequence=7, number=99)
+    for bit in range(8 * len(record)):
+        flipped = bytearray(record)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptFileError):
+            open_record(bytes(flipped), slot=3, sequence=7, number=99)
+    for length in range(len(record)):
+        with pytest.raises(CorruptFileError):
+            open_record(record[:length], slot=3, sequence=7, number=99)
+
+
+def test_a_record_of_another_place_is_refused():
+    record = pack_record(3, 7, 99, b"payload")
+    assert read_header(record, 0) is not None and len(record) == HEADER_NBYTES + 7
+    for wrong in ({"slot": 4}, {"sequence": 8}, {"number": 98}):
+        with pytest.raises(CorruptFileError, match="slot 3, sequence 7"):
+            open_record(record, **{"slot": 3, "sequence": 7, "number": 99, **wrong})

@@ -1,0 +1,164 @@
+"""A shard over the RAM store: what it keeps, what it samples, and that both follow from the counters."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from clearl.errors import CorruptFileError
+from clearl.replay.shard import ReplayShard
+from clearl.replay.store import RamStore
+from clearl.seeding import derive, unroll_numbers
+
+
+@pytest.fixture
+def make_shard(tiny):
+    def make(capacity: int, *, seed: int = 1, slot: int = 0) -> ReplayShard:
+        return ReplayShard(layout=tiny, capacity_unrolls=capacity, seed=seed, slot=slot, store=RamStore())
+
+    return make
+
+
+@pytest.fixture
+def stamped(tiny):
+    """An unroll that carries its sequence number."""
+
+    def make(sequence: int):
+        return {**{k: v[0] for k, v in tiny.empty(1).items()}, "last_action": np.array(sequence)}
+
+    return make
+
+
+def test_it_keeps_the_top_of_its_own_numbers_and_gives_back_what_was_put_in(make_shard, stamped):
+    shard = make_shard(16, seed=4, slot=9)
+    for sequence in range(200):
+        assert shard.insert(stamped(sequence)) == sequence
+    numbers = unroll_numbers(derive(4, "reservoir", 9), np.arange(200))
+    assert shard.sequences().tolist() == sorted(np.argsort(numbers)[-16:].tolist())
+    seen = {int(sample["last_action"]) for _ in range(400) if (sample := shard.sample()) is not None}
+    assert seen == set(shard.sequences().tolist()) - {199}
+
+
+def test_there_is_nothing_to_replay_but_the_past(make_shard, stamped):
+    shard = make_shard(4)
+    assert shard.sample() is None
+    shard.insert(stamped(0))
+    assert shard.sample() is None and shard.held == 1
+    for sequence in range(1, 50):
+        shard.insert(stamped(sequence))
+        sample = shard.sample()
+        assert sample is not None and int(sample["last_action"]) < sequence
+
+
+def test_sampling_is_uniform(make_shard, stamped):
+    shard = make_shard(20)
+    for sequence in range(300):
+        shard.insert(stamped(sequence))
+    past = [s for s in shard.sequences().tolist() if s != 299]
+    drawn = [int(sample["last_action"]) for _ in range(4000) if (sample := shard.sample()) is not None]
+    counts = [drawn.count(sequence) for sequence in past]
+    assert sum(counts) == 4000
+    assert stats.chisquare(counts).pvalue > 1e-3
+    assert len(set(counts)) > 3
+
+
+def test_over_a_run_the_replayed_unrolls_are_uniform_over_the_past(make_shard, stamped):
+    """One sample after each insert, at the end of many short runs: every earlier unroll is as likely as any other."""
+    counts = np.zeros(60)
+    for slot in range(600):
+        shard = make_shard(10, slot=slot)
+        for sequence in range(60):
+            shard.insert(stamped(sequence))
+        sample = shard.sample()
+        assert sample is not None
+        counts[int(sample["last_action"])] += 1
+    assert counts[59] == 0
+    assert stats.chisquare(counts[:59].reshape(-1)).pvalue > 1e-3
+
+
+def test_the_same_seed_gives_the_same_samples_and_another_slot_others(make_shard, stamped):
+    def history(seed: int, slot: int) -> list[int]:
+        shard, samples = make_shard(8, seed=seed, slot=slot), []
+        for sequence in range(100):
+            shard.insert(stamped(sequence))
+            sample = shard.sample()
+            samples.append(-1 if sample is None else int(sample["last_action"]))
+        return samples
+
+    assert history(1, 0) == history(1, 0)
+    assert history(1, 0) != history(1, 1) and history(1, 0) != history(2, 0)
+
+
+def test_refused_unrolls_are_not_encoded(make_shard, stamped):
+    shard = make_shard(4)
+    for sequence in range(4):
+        shard.insert(stamped(sequence))
+    encoded = []
+    encode = shard._codec.encode
+    shard._codec.encode = lambda row: encoded.append(1) or encode(row)  # pyright: ignore[reportAttributeAccessIssue]
+    for sequence in range(4, 400):
+        shard.insert(stamped(sequence))
+    # Expected: C * (H_400 - H_4) = 18; the bound is generous, 396 is not.
+    assert 4 < len(encoded) < 40
+
+
+def test_sample_into_writes_its_row_only(make_shard, stamped, tiny):
+    shard, rows = make_shard(4), tiny.empty(3)
+    assert shard.sample_into(rows, 1) is False
+    for sequence in range(1, 4):
+        shard.insert(stamped(sequence))
+    assert shard.sample_into(rows, 1) is True
+    assert rows["last_action"][1] in (1, 2) and not rows["last_action"][[0, 2]].any()
+
+
+def test_a_damaged_record_is_never_sampled_and_its_place_heals(make_shard, stamped):
+    shard = make_shard(6)
+    for sequence in range(6):
+        shard.insert(stamped(sequence))
+    bad = bytearray(shard._store.get(2))
+    bad[-1] ^= 4
+    shard._store.put(2, bytes(bad))
+    drawn = {int(sample["last_action"]) for _ in range(200) if (sample := shard.sample()) is not None}
+    assert drawn == {0, 1, 3, 4} and shard.quarantined == 1 and shard.held == 5
+    assert shard.counters()["lost"] == 1
+    for sequence in range(6, 300):
+        shard.insert(stamped(sequence))
+    assert shard.counters()["lost"] == 0 and shard.held == 6 and shard.quarantined == 1
+
+
+def test_a_ram_shard_restored_in_another_process_starts_empty_but_in_step(make_shard, stamped):
+    lived, fresh = make_shard(64), make_shard(64)
+    for sequence in range(500):
+        lived.insert(stamped(sequence))
+    fresh.restore(500)
+    assert fresh.next_sequence == 500 and fresh.held == 0 and fresh.sample() is None
+    for sequence in range(500, 900):
+        lived.insert(stamped(sequence))
+        fresh.insert(stamped(sequence))
+    new = [s for s in lived.sequences().tolist() if s >= 500]
+    assert fresh.sequences().tolist() == new
+    drawn = {int(sample["last_action"]) for _ in range(600) if (sample := fresh.sample()) is not None}
+    assert drawn == set(new) - {899}
+
+
+def test_a_ram_shard_goes_back_as_far_as_its_records_reach(make_shard, stamped):
+    shard, expected = make_shard(50), make_shard(50)
+    for sequence in range(40):
+        shard.insert(stamped(sequence))
+    for sequence in range(25):
+        expected.insert(stamped(sequence))
+    shard.restore(25)
+    assert shard.sequences().tolist() == expected.sequences().tolist() == list(range(25))
+    a, b = shard.sample(), expected.sample()
+    assert a is not None and b is not None and a["last_action"] == b["last_action"]
+    with pytest.raises(CorruptFileError):
+        shard.restore(-1)
+
+
+def test_bytes_are_counted(make_shard, stamped):
+    shard = make_shard(10)
+    for sequence in range(100):
+        shard.insert(stamped(sequence))
+    assert shard.nbytes == sum(len(shard._store.get(position)) for position in range(10))
+    assert shard.counters()["inserted"] == 100 and shard.counters()["bytes"] == shard.nbytes
