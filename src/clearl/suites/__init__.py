@@ -26,6 +26,7 @@ SUITES: Registry[SuiteMaker] = Registry(
     "suite",
     {
         "minatar": "clearl.suites.minatar:MinAtarSuite",
+        "gym": "clearl.suites.gymnasium:GymnasiumSuite",
     },
 )
 

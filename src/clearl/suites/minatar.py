@@ -131,13 +131,14 @@ class MinAtarEnvs:
         # Freeway ends only by its clock, which the frame does not show: a time limit, not a death.
         self._ends_by_clock = task.game == "freeway"
         self._games = [module.Env(ramping=True) for _ in range(num_envs)]
-        for index, game in enumerate(self._games):
-            game.random = np.random.RandomState(derive(seed, index) & 0xFFFFFFFF)
+        self._seed(seed)
         self._last_actions = [0] * num_envs
         self._waiting = [False] * num_envs  # truncated: the next action is ignored
         self._cells = np.zeros((num_envs, SIZE, SIZE, CHANNELS[task.game]), bool)
 
-    def reset(self) -> np.ndarray:
+    def reset(self, *, seed: int | None = None) -> np.ndarray:
+        if seed is not None:
+            self._seed(seed)
         for index in range(self.num_envs):
             self._restart(index)
             self._cells[index] = self._games[index].state()
@@ -200,6 +201,10 @@ class MinAtarEnvs:
 
     def close(self) -> None:
         self._games = []
+
+    def _seed(self, seed: int) -> None:
+        for index, game in enumerate(self._games):
+            game.random = np.random.RandomState(derive(seed, index) & 0xFFFFFFFF)
 
     def _restart(self, index: int) -> None:
         self._games[index].reset()

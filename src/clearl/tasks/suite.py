@@ -14,8 +14,11 @@ class Envs(Protocol):
 
     num_envs: int
 
-    def reset(self) -> np.ndarray:
-        """Start an episode in every environment; the first frames [n, *frame_shape]."""
+    def reset(self, *, seed: int | None = None) -> np.ndarray:
+        """Start an episode in every environment; the first frames [n, *frame_shape].
+
+        With a seed, everything from here on depends on that seed only, whatever was played before.
+        """
         ...
 
     def step(self, actions: np.ndarray) -> EnvStep:

@@ -1,0 +1,224 @@
+"""Is an environment fit for training, and if not, what is to be changed? Most trouble in learning starts here."""
+
+from __future__ import annotations
+
+import math
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from clearl.errors import ClearlError, ConfigError
+from clearl.tasks.single import make_env
+from clearl.tasks.spaces import FrameWriter, frame_format, num_actions
+
+Severity = Literal["error", "warning", "note"]
+COMPARED_STEPS = 200
+LARGE_OBSERVATION = 100.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something about an environment that a user should know before training on it."""
+
+    severity: Severity
+    """error: training cannot work; warning: it will, but probably not as meant; note: good to know."""
+    problem: str
+    remedy: str
+
+
+@dataclass
+class _Play:
+    """What random play of one seed showed."""
+
+    observations: list[np.ndarray] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+    largest_observation: float = 0.0
+    ends: list[tuple[int, bool]] = field(default_factory=list)
+    """Length of each episode, and whether it was terminated rather than truncated."""
+    findings: dict[Finding, None] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        return any(finding.severity == "error" for finding in self.findings)
+
+
+def check_env(env_id: str, *, steps: int = 2_000) -> list[Finding]:
+    """All that is wrong with a Gymnasium environment, the worst first; an empty list is a clean bill of health."""
+    env_id = env_id.removeprefix("gym:")
+    findings: dict[Finding, None] = {}
+    for check in (_check_spaces, _check_signatures, _check_play):
+        try:
+            env = make_env(env_id)
+        except ClearlError as error:
+            return [Finding("error", str(error), "make the environment constructible with gymnasium.make alone")]
+        try:
+            findings.update(dict.fromkeys(check(env_id, env, steps)))
+        finally:
+            env.close()
+        if any(finding.severity == "error" for finding in findings):
+            break
+    order = ("error", "warning", "note")
+    return sorted(findings, key=lambda finding: order.index(finding.severity))
+
+
+def _check_spaces(env_id: str, env: Any, steps: int) -> Iterator[Finding]:
+    parts: list[tuple[Callable[[str, Any], object], Any]] = [
+        (frame_format, env.observation_space),
+        (num_actions, env.action_space),
+    ]
+    for read, space in parts:
+        try:
+            read(env_id, space)
+        except ConfigError as error:
+            problem, _, remedy = str(error).partition("; ")
+            yield Finding("error", problem, remedy)
+
+
+def _check_signatures(env_id: str, env: Any, steps: int) -> Iterator[Finding]:
+    # The bare environment: Gymnasium's wrappers would fail first, with words about themselves.
+    bare = env.unwrapped
+    try:
+        answer = bare.reset(seed=1)
+    except Exception as error:  # noqa: BLE001 - whatever a user's environment raises is a finding
+        remedy = "define reset(self, *, seed=None, options=None) and begin it with super().reset(seed=seed)"
+        yield _raised("reset(seed=1)", error, remedy)
+        return
+    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict)):
+        yield Finding(
+            "error", f"reset returns {_kind(answer)}", "return the pair (observation, info), info being a dict"
+        )
+        return
+    try:
+        answer = bare.step(bare.action_space.sample())
+    except Exception as error:  # noqa: BLE001 - whatever a user's environment raises is a finding
+        yield _raised("step", error, "mend step; the traceback shows where")
+        return
+    if not (isinstance(answer, tuple) and len(answer) == 5):
+        yield Finding(
+            "error",
+            f"step returns {_kind(answer)}",
+            "return (observation, reward, terminated, truncated, info); Gym's old `done` was split in two, because a "
+            "time limit is no death",
+        )
+
+
+def _check_play(env_id: str, env: Any, steps: int) -> Iterator[Finding]:
+    play = _play(env_id, env, seed=1, steps=steps)
+    yield from play.findings
+    if play.failed:
+        return
+    again = _play(env_id, env, seed=1, steps=COMPARED_STEPS)
+    fresh_env = make_env(env_id)
+    fresh = _play(env_id, fresh_env, seed=1, steps=COMPARED_STEPS)
+    fresh_env.close()
+    remedy = "draw every random number from self.np_random, which super().reset(seed=seed) seeds"
+    if not _same(play, fresh):
+        yield Finding(
+            "warning", "two environments with the same seed and actions differ: runs cannot be repeated", remedy
+        )
+    elif not _same(play, again):
+        yield Finding(
+            "warning", "after reset with the same seed the same actions lead elsewhere", remedy + "; reset all"
+        )
+    yield from _check_ends(env, play, steps)
+    yield from _check_scales(play, steps)
+
+
+def _play(env_id: str, env: Any, *, seed: int, steps: int) -> _Play:
+    play = _Play()
+    writer = FrameWriter(frame_format(env_id, env.observation_space), "float32")
+    frame = np.zeros(frame_format(env_id, env.observation_space).frame_shape, np.float32)
+    actions = np.random.default_rng(0).integers(0, env.action_space.n, steps) + env.action_space.start
+    length = 0
+
+    def see(observation: Any) -> None:
+        problem = writer.write(observation, frame)
+        if problem is not None:
+            remedy = f"return what observation_space promises: {env.observation_space}"
+            play.findings[Finding("error", problem, remedy)] = None
+            return
+        if len(play.observations) <= COMPARED_STEPS:
+            play.observations.append(np.array(observation))
+        play.largest_observation = max(play.largest_observation, float(np.abs(frame).max()))
+        if not env.observation_space.contains(np.asarray(observation)):
+            play.findings[
+                Finding("warning", "an observation lies outside observation_space", "correct its bounds or dtype")
+            ] = None
+
+    try:
+        see(env.reset(seed=seed)[0])
+        for action in actions:
+            if play.failed:
+                break
+            observation, reward, terminated, truncated, _ = env.step(action)
+            length += 1
+            see(observation)
+            play.findings.update(dict.fromkeys(_check_answer(reward, terminated, truncated)))
+            play.rewards.append(float(reward))
+            if terminated or truncated:
+                play.ends.append((length, bool(terminated)))
+                length = 0
+                see(env.reset()[0])
+    except Exception as error:  # noqa: BLE001 - whatever a user's environment raises is a finding
+        place = f"step {len(play.rewards) + 1} of random play"
+        play.findings[_raised(place, error, "mend it; the traceback shows where")] = None
+    return play
+
+
+def _check_answer(reward: Any, terminated: Any, truncated: Any) -> Iterator[Finding]:
+    if np.ndim(reward) != 0 or not math.isfinite(reward):
+        yield Finding("error", f"a reward is {reward!r}", "return a finite number as reward")
+    for name, value in (("terminated", terminated), ("truncated", truncated)):
+        if not isinstance(value, bool | np.bool_):
+            yield Finding("warning", f"{name} is {_kind(value)}, not a bool", f"return bool({name})")
+
+
+def _check_ends(env: Any, play: _Play, steps: int) -> Iterator[Finding]:
+    limit = env.spec.max_episode_steps if env.spec is not None else None
+    lengths = {length for length, _ in play.ends}
+    remedy = "register it with max_episode_steps=N, or wrap it in gymnasium.wrappers.TimeLimit"
+    if limit is None and not play.ends:
+        yield Finding("warning", f"no episode ended in {steps} random steps, and there is no time limit", remedy)
+    elif limit is None and all(terminated for _, terminated in play.ends):
+        yield Finding("note", "there is no time limit: an agent that avoids the end plays for ever", remedy)
+    if len(play.ends) >= 3 and len(lengths) == 1 and all(terminated for _, terminated in play.ends):
+        yield Finding(
+            "warning",
+            f"every episode was terminated after {lengths.pop()} steps, which looks like a time limit",
+            "report a time limit as truncated, so that the agent does not learn to fear the clock",
+        )
+
+
+def _check_scales(play: _Play, steps: int) -> Iterator[Finding]:
+    if play.largest_observation > LARGE_OBSERVATION:
+        yield Finding(
+            "warning",
+            f"observations reach {play.largest_observation:.3g}; networks learn badly from such numbers",
+            "scale them to about -1..1, for instance with gymnasium.wrappers.RescaleObservation",
+        )
+    largest = max(map(abs, play.rewards), default=0.0)
+    if largest == 0:
+        yield Finding("note", f"no reward in {steps} random steps", "expect slow learning, or reward steps on the way")
+    elif largest > 1:
+        problem = f"rewards reach {largest:.3g}; training clips them to [-1, 1] (evaluation does not)"
+        yield Finding("note", problem, "scale them, or train with --reward-clip none")
+
+
+def _same(one: _Play, other: _Play) -> bool:
+    count = min(len(one.observations), len(other.observations))
+    rewards = min(len(one.rewards), len(other.rewards))
+    return one.rewards[:rewards] == other.rewards[:rewards] and all(
+        np.array_equal(a, b) for a, b in zip(one.observations[:count], other.observations[:count], strict=True)
+    )
+
+
+def _raised(what: str, error: Exception, remedy: str) -> Finding:
+    text = "".join(traceback.format_exception(error)).rstrip()
+    return Finding("error", f"{what} raised {type(error).__name__}: {error}\n{text}", remedy)
+
+
+def _kind(value: Any) -> str:
+    return f"a tuple of {len(value)}" if isinstance(value, tuple) else f"{type(value).__name__}"

@@ -1,0 +1,124 @@
+"""n single environments stepped in a loop as one batch, with every fault of theirs reported by task, slot and step."""
+
+from __future__ import annotations
+
+import math
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, Protocol, SupportsFloat
+
+import numpy as np
+
+from clearl.errors import EnvironmentFaultError
+from clearl.seeding import derive
+from clearl.types import EnvStep, FrameDtype
+
+
+class SingleEnv(Protocol):
+    """The part of Gymnasium's `Env` that is used here."""
+
+    def reset(self, *, seed: int | None = None) -> tuple[Any, dict[str, Any]]: ...
+
+    def step(self, action: Any, /) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]: ...
+
+    def close(self) -> None: ...
+
+
+WriteFrame = Callable[[Any, np.ndarray], str | None]
+"""Writes an observation into a frame; says what is wrong with it, or None."""
+
+
+class LoopEnvs:
+    """Implements `Envs`: termination resets in the same step, truncation in the next one, whose action is ignored."""
+
+    def __init__(
+        self,
+        task: str,
+        envs: Sequence[SingleEnv],
+        *,
+        seed: int,
+        frame_shape: tuple[int, ...],
+        frame_dtype: FrameDtype,
+        write_frame: WriteFrame,
+    ) -> None:
+        self.num_envs = len(envs)
+        self._task = task
+        self._envs = list(envs)
+        self._seed: int | None = seed
+        self._frame_shape, self._frame_dtype = frame_shape, frame_dtype
+        self._write_frame = write_frame
+        self._waiting = [False] * self.num_envs
+        self._steps = [0] * self.num_envs
+
+    def reset(self, *, seed: int | None = None) -> np.ndarray:
+        frames = self._empty_frames()
+        if seed is not None:
+            self._seed = seed
+        for slot in range(self.num_envs):
+            self._restart(slot, frames)
+        # Later episodes go on with the environments' own random numbers.
+        self._seed = None
+        return frames
+
+    def step(self, actions: np.ndarray) -> EnvStep:
+        n = self.num_envs
+        frames, reward = self._empty_frames(), np.zeros(n, np.float32)
+        terminated, truncated, first = np.zeros(n, bool), np.zeros(n, bool), np.zeros(n, bool)
+        valid = np.ones(n, bool)
+        for slot, action in enumerate(actions.tolist()):
+            if self._waiting[slot]:
+                self._restart(slot, frames)
+                valid[slot], first[slot] = False, True
+                continue
+            reward[slot], terminated[slot], truncated[slot] = self._act(slot, action, frames)
+            if terminated[slot]:
+                truncated[slot], first[slot] = False, True
+                self._restart(slot, frames)
+            self._waiting[slot] = bool(truncated[slot])
+        return EnvStep(frames, reward, terminated, truncated, valid, first)
+
+    def get_state(self) -> dict[str, Any] | None:
+        """None: Gymnasium has no way to save an environment."""
+        return None
+
+    def set_state(self, state: dict[str, Any]) -> np.ndarray:
+        raise NotImplementedError("these environments have no state to go on from: get_state gave None")
+
+    def close(self) -> None:
+        envs, self._envs = self._envs, []
+        for env in envs:
+            env.close()
+
+    def _empty_frames(self) -> np.ndarray:
+        return np.zeros((self.num_envs, *self._frame_shape), self._frame_dtype)
+
+    def _restart(self, slot: int, frames: np.ndarray) -> None:
+        seed = None if self._seed is None else derive(self._seed, slot) & 0x7FFFFFFF
+        self._waiting[slot] = False
+        try:
+            observation, _ = self._envs[slot].reset(seed=seed)
+        except Exception as error:  # noqa: BLE001 - whatever a user's environment raises is reported with its place
+            self._fault(slot, f"reset raised {type(error).__name__}: {error}", error)
+        self._write(slot, observation, frames)
+
+    def _act(self, slot: int, action: int, frames: np.ndarray) -> tuple[float, bool, bool]:
+        self._steps[slot] += 1
+        try:
+            observation, reward, terminated, truncated, _ = self._envs[slot].step(action)
+            gained, died, cut = float(reward), bool(terminated), bool(truncated)
+        except Exception as error:  # noqa: BLE001 - whatever a user's environment raises is reported with its place
+            self._fault(slot, f"step raised {type(error).__name__}: {error}", error)
+        if not math.isfinite(gained):
+            self._fault(slot, f"the reward is {gained}")
+        self._write(slot, observation, frames)
+        return gained, died, cut
+
+    def _write(self, slot: int, observation: Any, frames: np.ndarray) -> None:
+        problem = self._write_frame(observation, frames[slot])
+        if problem is not None:
+            self._fault(slot, problem)
+
+    def _fault(self, slot: int, problem: str, cause: BaseException | None = None) -> NoReturn:
+        if cause is not None:
+            problem += "\n" + "".join(traceback.format_exception(cause)).rstrip()
+        raise EnvironmentFaultError(self._task, slot, self._steps[slot], problem) from cause

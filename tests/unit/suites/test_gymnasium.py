@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import broken_envs  # noqa: F401 - registers them
+import numpy as np
+import pytest
+
+from clearl.config import RunConfig
+from clearl.errors import ConfigError, EnvironmentFaultError
+from clearl.suites import make_suite
+
+
+def test_ids_can_stand_in_the_name_of_the_suite() -> None:
+    suite = make_suite("gym:CartPole-v1,Acrobot-v1", (), RunConfig())
+    assert suite.tasks == ("CartPole-v1", "Acrobot-v1")
+    assert make_suite("gym:CartPole-v1,Acrobot-v1", ("Acrobot-v1",), RunConfig()).tasks == ("Acrobot-v1",)
+    assert make_suite("gym", ("Acrobot-v1",), RunConfig()).tasks == ("Acrobot-v1",)
+
+
+def test_smaller_tasks_are_padded_and_masked() -> None:
+    suite = make_suite("gym:CartPole-v1,Acrobot-v1", (), RunConfig())
+    assert suite.spec.frame_shape == (6,)
+    assert suite.spec.num_actions == 3
+    assert suite.mask("CartPole-v1").tolist() == [True, True, False]
+    assert suite.mask("Acrobot-v1").all()
+    frames = suite.make("CartPole-v1", num_envs=4, seed=0).reset()
+    assert frames[:, :4].all()
+    assert not frames[:, 4:].any()
+
+
+def test_images_put_their_channels_first_and_actions_start_at_zero() -> None:
+    suite = make_suite("gym:BrokenPicture-v0", (), RunConfig())
+    assert suite.spec.frame_shape == (3, 4, 6)
+    assert suite.spec.frame_dtype == "uint8"
+    envs = suite.make("BrokenPicture-v0", num_envs=1, seed=0)
+    frames = envs.reset()
+    assert frames[0, 0, 1, 2] == 100
+    assert int(frames.astype(int).sum()) == 100
+    for action in (0, 1):
+        assert envs.step(np.array([action])).valid.all()
+    picture = suite.render("BrokenPicture-v0", frames[0])
+    assert picture.shape == (4, 6, 3)
+    assert picture[1, 2].tolist() == [100, 0, 0]
+
+
+def test_a_module_can_be_imported_for_its_id() -> None:
+    suite = make_suite("gym:broken_envs:BrokenWalk-v0", (), RunConfig())
+    assert suite.tasks == ("broken_envs:BrokenWalk-v0",)
+    assert suite.make("broken_envs:BrokenWalk-v0", num_envs=1, seed=0).reset().shape == (1, 3)
+
+
+def test_an_action_is_held_for_several_frames_and_their_rewards_add_up() -> None:
+    suite = make_suite("gym:CartPole-v1", (), RunConfig(action_repeat=4))
+    assert suite.spec.frames_per_step == 4
+    envs = suite.make("CartPole-v1", num_envs=1, seed=0)
+    envs.reset()
+    assert envs.step(np.array([0])).reward[0] == 4
+
+
+def test_the_stack_is_the_networks_business() -> None:
+    suite = make_suite("gym:CartPole-v1", (), RunConfig(frame_stack=3))
+    assert suite.spec.stack == 3
+    assert suite.spec.observation_shape == (12,)
+
+
+def test_vectors_are_drawn_as_bars_to_both_sides() -> None:
+    suite = make_suite("gym:CartPole-v1,Acrobot-v1", (), RunConfig())
+    picture = suite.render("CartPole-v1", np.array([5, -5, 0, 0, 0, 0], np.float32))
+    assert picture.shape == (4 * 8, 128, 3)
+    assert picture[3, 100].any()
+    assert not picture[3, 20].any()
+    assert picture[11, 20].any()
+    assert not picture[11, 100].any()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gym", "no default tasks"),
+        ("gym:CartPol-v1", "did you mean 'CartPole-v1'"),
+        ("gym:CartPole-v9", "v0"),
+        ("gym:no_such_module:Env-v0", "No module named"),
+        ("gym:BrokenContinuous-v0", "gymnasium.wrappers.DiscretizeAction"),
+        ("gym:BrokenDictObservation-v0", "gymnasium.wrappers.FlattenObservation"),
+        ("gym:BrokenFourAxes-v0", "ReshapeObservation"),
+        ("gym:CartPole-v1,BrokenPicture-v0", "images and vectors"),
+    ],
+)
+def test_what_cannot_be_trained_on_is_refused_with_a_remedy(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_suite(name, (), RunConfig())
+
+
+def test_a_task_that_the_name_does_not_list_is_refused() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'CartPole-v1'"):
+        make_suite("gym:CartPole-v1", ("CartPole-v2",), RunConfig())
+
+
+def test_an_environment_that_cannot_be_built_shows_its_traceback() -> None:
+    with pytest.raises(EnvironmentFaultError, match="OSError: no such device") as caught:
+        make_suite("gym:BrokenRaisesInInit-v0", (), RunConfig())
+    assert "broken_envs.py" in str(caught.value)

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import broken_envs  # noqa: F401 - registers them
+import pytest
+
+from clearl.tasks.checker import check_env
+
+
+@pytest.mark.parametrize("env_id", ["gym:CartPole-v1", "Acrobot-v1", "BrokenWalk-v0", "BrokenPicture-v0"])
+def test_sound_environments_get_a_clean_bill(env_id: str) -> None:
+    assert check_env(env_id, steps=500) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "severity", "problem", "remedy"),
+    [
+        ("RaisesLater", "error", "step 4 of random play raised RuntimeError: the motor is on fire", "traceback"),
+        ("RaisesInReset", "error", "reset(seed=1) raised ZeroDivisionError", "super().reset(seed=seed)"),
+        ("RaisesInInit", "error", "could not be made: OSError: no such device", "gymnasium.make"),
+        ("NanObservation", "error", "the observation holds NaN or infinity", "observation_space promises"),
+        ("InfReward", "error", "a reward is inf", "finite"),
+        ("WrongShape", "error", "shape (2,) instead of (3,)", "observation_space promises"),
+        ("WrongDtype", "error", "dtype float32 instead of uint8", "observation_space promises"),
+        ("OutOfBounds", "warning", "outside observation_space", "bounds"),
+        ("OldReset", "error", "reset(seed=1) raised TypeError", "seed=None, options=None"),
+        ("BareObservation", "error", "reset returns ndarray", "(observation, info)"),
+        ("OldStep", "error", "step returns a tuple of 4", "terminated, truncated"),
+        ("IgnoresSeed", "warning", "same seed and actions differ", "self.np_random"),
+        ("CarriesOver", "warning", "after reset with the same seed", "reset all"),
+        ("ClockKills", "warning", "terminated after 25 steps", "truncated"),
+        ("Endless", "warning", "no episode ended in 500 random steps", "max_episode_steps"),
+        ("IntFlags", "warning", "terminated is int, not a bool", "bool(terminated)"),
+        ("HugeNumbers", "warning", "observations reach", "RescaleObservation"),
+        ("HugeNumbers", "note", "rewards reach 50", "--reward-clip none"),
+        ("NoReward", "note", "no reward in 500 random steps", "reward steps on the way"),
+        ("Continuous", "error", "continuous (Box) actions", "DiscretizeAction"),
+        ("ManyButtons", "error", "MultiDiscrete actions", "TransformAction"),
+        ("DictObservation", "error", "Dict observations", "FlattenObservation"),
+        ("FourAxes", "error", "shape (2, 2, 2, 2)", "ReshapeObservation"),
+    ],
+)
+def test_every_fault_is_found_with_its_remedy(name: str, severity: str, problem: str, remedy: str) -> None:
+    findings = check_env(f"Broken{name}-v0", steps=500)
+    assert [f for f in findings if f.severity == severity and problem in f.problem and remedy in f.remedy], findings
+
+
+def test_a_fault_of_the_environment_comes_with_its_own_traceback() -> None:
+    (finding,) = check_env("BrokenRaisesLater-v0", steps=500)
+    assert "broken_envs.py" in finding.problem
+    assert 'raise RuntimeError("the motor is on fire")' in finding.problem
+
+
+def test_the_worst_comes_first() -> None:
+    severities = [finding.severity for finding in check_env("BrokenHugeNumbers-v0", steps=500)]
+    assert severities == ["warning", "note"]
+
+
+def test_an_unknown_id_is_a_finding_too() -> None:
+    (finding,) = check_env("CartPol-v1")
+    assert "did you mean" in finding.problem
