@@ -18,7 +18,7 @@ from clearl.actor import Actor
 from clearl.agent import Agent
 from clearl.checkpoint import CheckpointStore
 from clearl.config import RunConfig, diff, from_yaml, to_yaml
-from clearl.errors import ConfigError, RunDirectoryError
+from clearl.errors import RunDirectoryError
 from clearl.evaluator import Evaluator
 from clearl.intake import Intake
 from clearl.learner import Learner
@@ -31,9 +31,10 @@ from clearl.records.run_dir import RunDir, describe_machine, describe_versions, 
 from clearl.records.schema import Row
 from clearl.records.table import MetricsTable
 from clearl.records.writer import MetricsWriter
+from clearl.replay.forecast import choose_store
 from clearl.replay.mixing import Mixer
 from clearl.replay.shard import ReplayShard
-from clearl.replay.store import choose_store, open_store
+from clearl.replay.store import open_store
 from clearl.runtimes import RUNTIMES, Job
 from clearl.runtimes.recorder import Recorder
 from clearl.runtimes.stopping import StopFlag, stop_on_signals
@@ -129,6 +130,7 @@ def run(
     with stop_on_signals() as stop:
         if len(plans) == 1:
             return _run_plan(config, plans[0], out, suite.spec, stop, console=console, arm=arm, listeners=listeners)
+        whole = _open_or_create(config, out, lambda: _separate_meta(config, plans, arm))
         parts = []
         for plan in plans:
             part = out / plan.name
@@ -136,7 +138,9 @@ def run(
                 parts.append(
                     _run_plan(config, plan, part, suite.spec, stop, console=console, arm=arm, listeners=listeners)
                 )
-        return RunResult(out, _joint_status(parts, len(plans)), tuple(parts))
+        status = "interrupted" if stop else "finished"
+        whole.set_status(status)
+        return RunResult(out, status, tuple(parts))
 
 
 def load_agent(path: Path) -> Agent:
@@ -162,7 +166,7 @@ def _run_plan(
     config: RunConfig, plan: Plan, out: Path, spec: EnvSpec, stop: StopFlag, *, console: bool, arm: str | None,
     listeners: Sequence[Callable[[Row], None]],
 ) -> RunResult:  # fmt: skip
-    run_dir = _open_or_create(config, plan, out, spec, arm)
+    run_dir = _open_or_create(config, out, lambda: _meta(config, plan, out, spec, arm))
     if run_dir.status == "finished":
         return RunResult(out, "finished")
     if config.learner_threads is not None:
@@ -221,9 +225,9 @@ def _make_job(
     )  # fmt: skip
 
 
-def _open_or_create(config: RunConfig, plan: Plan, out: Path, spec: EnvSpec, arm: str | None) -> RunDir:
+def _open_or_create(config: RunConfig, out: Path, make_meta: Callable[[], dict[str, Any]]) -> RunDir:
     if not holds_run(out):
-        return RunDir.create(out, config_text=to_yaml(config), meta=_meta(config, plan, out, spec, arm))
+        return RunDir.create(out, config_text=to_yaml(config), meta=make_meta())
     run_dir = RunDir.open(out)
     changes = diff(from_yaml(run_dir.config_text), config)
     if changes:
@@ -233,48 +237,44 @@ def _open_or_create(config: RunConfig, plan: Plan, out: Path, spec: EnvSpec, arm
 
 
 def _meta(config: RunConfig, plan: Plan, out: Path, spec: EnvSpec, arm: str | None) -> dict[str, Any]:
-    method = make_method(config)
+    """All that describes one network's training and cannot be read off its config."""
     layout = UnrollLayout(spec, config.unroll_steps, _make_network(config, spec).core_size)
-    capacity_frames = _buffer_frames(config, plan)
-    capacity_unrolls = max(1, round(capacity_frames / (layout.frames * config.slots)))
-    store, sentence = "ram", "no replay"
-    if method.replay_fraction > 0:
-        store, sentence = choose_store(
-            config.replay_store, layout=layout, capacity_frames=capacity_frames, directory=out
-        )
+    replay: dict[str, Any] = {"store": "ram", "capacity_unrolls": 1, "forecast": "no replay"}
+    if make_method(config).replay_fraction > 0:
+        frames = config.buffer_size_frames(plan.total_frames)
+        store, sentence = choose_store(config.replay_store, layout=layout, capacity_frames=frames, directory=out)
+        per_slot = max(1, round(frames / (layout.frames * config.slots)))
+        replay = {"store": store, "capacity_unrolls": per_slot, "forecast": sentence}
+    return {
+        **_common_meta(config, arm),
+        "plan": asdict(plan),
+        "frames_scale": plan.frames_scale,
+        "probe_position": config.probe_position if config.protocol == "probe" else None,
+        "spec": asdict(spec),
+        "replay": replay,
+    }
+
+
+def _separate_meta(config: RunConfig, plans: Sequence[Plan], arm: str | None) -> dict[str, Any]:
+    return {**_common_meta(config, arm), "parts": [plan.name for plan in plans]}
+
+
+def _common_meta(config: RunConfig, arm: str | None) -> dict[str, Any]:
     return {
         "clearl": __version__,
         "argv": sys.argv[1:],
         "seed": config.seed,
         "method": config.method,
-        "needs_boundaries": method.needs_boundaries,
+        "needs_boundaries": make_method(config).needs_boundaries,
         "suite": config.suite,
         "protocol": config.protocol,
-        "plan": asdict(plan),
-        "frames_scale": plan.frames_scale,
-        "probe_position": config.probe_position if config.protocol == "probe" else None,
-        "spec": asdict(spec),
-        "replay": {"store": store, "capacity_unrolls": capacity_unrolls, "forecast": sentence},
         "arm": arm,
         "machine": describe_machine(),
         "versions": describe_versions("torch", "numpy", "gymnasium", "minatar", "ale-py", "envpool", "vizdoom", "ray"),
     }
 
 
-def _buffer_frames(config: RunConfig, plan: Plan) -> int:
-    if config.buffer_frames is not None:
-        return config.buffer_frames
-    if plan.total_frames is None:
-        raise ConfigError("buffer_frames must be given where visits end by episodes: the run's frames are not known")
-    return max(1, int(config.buffer_share * plan.total_frames))
-
-
 def _make_network(config: RunConfig, spec: EnvSpec) -> PolicyNetwork:
     seed = derive(config.seed, "network")
     shape = {"torso": config.torso, "lstm": config.lstm, "lstm_size": config.lstm_size}
     return make_method(config).build_network(lambda: build_network(spec, **shape, seed=seed))
-
-
-def _joint_status(parts: Sequence[RunResult], planned: int) -> str:
-    done = len(parts) == planned and all(part.status == "finished" for part in parts)
-    return "finished" if done else "interrupted"

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from clearl.checkpoint import Saved
+from clearl.evaluator import EvaluationCancelled
 from clearl.intake import Pairs
 from clearl.runtimes.job import Job
 
@@ -14,7 +16,11 @@ def run_inline(job: Job) -> None:
     """Act, learn, evaluate, in turn."""
     run = _InlineRun(job)
     try:
-        run.resume() if job.checkpoints.newest() is not None else job.recorder.begin(job.plan)
+        saved = job.checkpoints.newest()
+        if saved is None:
+            run.begin()
+        else:
+            run.resume(saved)
         run.loop()
     finally:
         run.close()
@@ -28,25 +34,29 @@ class _InlineRun:
         self.new, self.replay = job.parts.layout.empty(len(self.slots)), job.parts.layout.empty(len(self.slots))
         self.has_replay = np.zeros(len(self.slots), bool)
         self.evaluations = 0
+        self.evaluated_frames = -1
         self.checkpointed_frames = 0
+        self.finished = False
 
     def loop(self) -> None:
         job, round_frames = self.job, len(self.slots) * self.job.parts.layout.frames
-        while not job.stop:
+        while not self.finished:
             self._evaluate_if_due()
-            grant = job.cursor.grant(round_frames)
+            grant = None if job.stop else job.cursor.grant(round_frames)
             if grant is None:
-                break
+                return self._end()
             self._round(grant.segment, grant.tasks)
             self._checkpoint_if_due()
-        self._finish()
 
-    def resume(self) -> None:
-        """Go on from the newest good checkpoint, exactly."""
-        job = self.job
-        saved = job.checkpoints.newest()
-        assert saved is not None
-        tree = saved.tree
+    def begin(self) -> None:
+        """Start from nothing, whatever a run that never came to a checkpoint left in the replay store."""
+        for shard in self.worker.shards:
+            shard.restore(0)
+        self.job.recorder.begin(self.job.plan)
+
+    def resume(self, saved: Saved) -> None:
+        """Go on from a checkpoint, exactly."""
+        job, tree = self.job, saved.tree
         job.learner.restore(tree["learner"]["tensors"], tree["learner"]["state"])
         job.cursor.restore(tree["cursor"])
         job.intake.mixer.restore(tree["mixer"])
@@ -55,9 +65,13 @@ class _InlineRun:
             shard.restore(int(sequence))
         if tree["actor"] is not None:
             self.worker.actor.restore(tree["actor"])
-        self.evaluations = int(tree["evaluations"])
+        self.evaluations, self.evaluated_frames = int(tree["evaluations"]), int(tree["evaluated_frames"])
+        self.finished = bool(tree["finished"])
         self.checkpointed_frames = job.learner.frames
+        job.recorder.restore(tree["recorder"])
         job.recorder.resumed(job.learner, float(tree["wall_s"]))
+        for note in saved.notes:
+            job.recorder.fault(job.learner, "checkpoint", note)
 
     def close(self) -> None:
         self.worker.close()
@@ -87,22 +101,33 @@ class _InlineRun:
         frames = self.job.learner.frames
         if frames >= self.evaluations * self.job.config.eval_every_frames:
             self._evaluate()
-            self.evaluations = frames // self.job.config.eval_every_frames + 1
+            if self.evaluated_frames == frames:
+                self.evaluations = frames // self.job.config.eval_every_frames + 1
 
     def _evaluate(self) -> None:
-        learner = self.job.learner
-        for task in self.job.plan.evaluate:
-            evaluation = self.evaluator.evaluate(task, learner.updates)
+        """All tasks; none of them if the run is told to stop meanwhile, so that it can repeat them all."""
+        learner, stop = self.job.learner, self.job.stop
+        try:
+            evaluations = [
+                self.evaluator.evaluate(task, learner.updates, cancelled=stop.__bool__)
+                for task in self.job.plan.evaluate
+            ]
+        except EvaluationCancelled:
+            return
+        for evaluation in evaluations:
             self.job.recorder.evaluated(evaluation, frames=learner.frames, updates=learner.updates)
+        self.evaluated_frames = learner.frames
 
     def _checkpoint_if_due(self) -> None:
         every = self.job.config.checkpoint_every_frames
         if every is not None and self.job.learner.frames - self.checkpointed_frames >= every:
             self._checkpoint()
 
-    def _finish(self) -> None:
-        if not self.job.stop:
+    def _end(self) -> None:
+        """The plan is through, or the run was told to stop."""
+        if not self.job.stop and self.evaluated_frames != self.job.learner.frames:
             self._evaluate()
+        self.finished = not self.job.stop
         self._checkpoint()
 
     def _checkpoint(self) -> None:
@@ -120,6 +145,9 @@ class _InlineRun:
                 "shards": [shard.next_sequence for shard in self.worker.shards],
                 "actor": self.worker.actor.state(),
                 "evaluations": self.evaluations,
+                "evaluated_frames": self.evaluated_frames,
+                "finished": self.finished,
+                "recorder": job.recorder.state(),
                 "metrics_position": job.recorder.writer.position,
                 "wall_s": job.recorder.wall_s,
             }

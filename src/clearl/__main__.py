@@ -1,0 +1,7 @@
+"""`python -m clearl` is `clearl`."""
+
+from __future__ import annotations
+
+from clearl.cli.main import main
+
+raise SystemExit(main())

@@ -1,0 +1,179 @@
+"""The experiments of the paper as data: names, arms, scales. Pure: nothing here runs anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from clearl.config import RunConfig, resolve
+from clearl.errors import UnknownNameError
+
+Scale = Literal["smoke", "laptop", "paper"]
+
+ARMS: dict[str, dict[str, Any]] = {
+    "separate": {"method": "baseline", "protocol": "separate"},
+    "simultaneous": {"method": "baseline", "protocol": "simultaneous"},
+    "sequential": {"method": "baseline"},
+    "clear": {"method": "clear", "replay_fraction": 0.5},
+    "clear-no-cloning": {
+        "method": "clear",
+        "replay_fraction": 0.5,
+        "policy_cloning_weight": 0.0,
+        "value_cloning_weight": 0.0,
+    },
+    "clear-75-25": {"method": "clear", "replay_fraction": 0.25},
+    "clear-100-replay": {"method": "clear", "replay_fraction": 1.0},
+    "clear-buffer-1/18": {"method": "clear", "replay_fraction": 0.5, "buffer_share": 1 / 18},
+    "clear-buffer-1/180": {"method": "clear", "replay_fraction": 0.5, "buffer_share": 1 / 180},
+    "ewc": {"method": "ewc"},
+    "online-ewc": {"method": "online-ewc"},
+    "progress-compress": {"method": "progress-compress"},
+    "progress-compress+clear": {"method": "progress-compress+clear", "replay_fraction": 0.25},
+}
+"""What sets each arm apart; the names are those of the report."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment of the paper."""
+
+    paper: str
+    about: str
+    arms: tuple[str, ...]
+    turns_on: tuple[str, ...]
+    """The arms that the experiment turns on; these are also run on the two real games at laptop scale."""
+    probe: bool = False
+    suite: Literal["dmlab", "atari"] = "dmlab"
+
+
+EXPERIMENTS = {
+    "interference": Experiment(
+        "Fig. 1",
+        "separate, simultaneous and sequential training without CLEAR",
+        ("separate", "simultaneous", "sequential"),
+        ("separate", "simultaneous", "sequential"),
+    ),
+    "stability": Experiment(
+        "Fig. 2, table",
+        "CLEAR on a cyclic sequence, with and without cloning",
+        ("separate", "simultaneous", "sequential", "clear", "clear-no-cloning"),
+        ("sequential", "clear", "clear-no-cloning", "simultaneous"),
+    ),
+    "plasticity": Experiment(
+        "Fig. 3",
+        "a fourth task as probe, early and late in the sequence",
+        ("sequential", "clear", "clear-100-replay"),
+        (),
+        probe=True,
+    ),
+    "balance": Experiment(
+        "Fig. 4",
+        "shares of new and replay: 100-0, 75-25, 50-50, 0-100",
+        ("sequential", "clear-75-25", "clear", "clear-100-replay"),
+        ("sequential", "clear-75-25", "clear", "clear-100-replay"),
+    ),
+    "buffers": Experiment(
+        "Fig. 5",
+        "buffers of 1/2, 1/18 and 1/180 of all frames",
+        ("sequential", "clear", "clear-buffer-1/18", "clear-buffer-1/180"),
+        ("clear", "clear-buffer-1/180"),
+    ),
+    "comparison": Experiment(
+        "Fig. 6, table",
+        "baseline, CLEAR 75-25, EWC, online EWC, P&C",
+        ("sequential", "clear-75-25", "ewc", "online-ewc", "progress-compress", "progress-compress+clear"),
+        (),
+        suite="atari",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class TaskSequence:
+    """A sequence of tasks at some scale: the settings that all arms share, and how many seeds."""
+
+    name: str
+    preset: str
+    seeds: int
+    settings: dict[str, Any] = field(default_factory=dict)
+    probe_task: str | None = None
+    probe_positions: tuple[int, ...] = ()
+
+
+_TINY = {
+    "frames_per_visit": 1_280, "slots": 8, "batch_unrolls": 8, "unroll_steps": 10, "eval_every_frames": 1_280,
+    "eval_episodes": 2, "eval_max_steps": 200, "record_every_updates": 4, "fisher_batches": 2, "compress_frames": 320,
+}  # fmt: skip
+_ONE_CORE = {"runtime": "inline", "learner_threads": 1, "keep_replay": False, "checkpoint_every_frames": 240_000}
+
+SCHEMES = {
+    "smoke": TaskSequence(
+        "schemes", "minatar-schemes", 1, {**_ONE_CORE, **_TINY, "cycles": 2}, "breakout@3", (0, 3)
+    ),
+    "laptop": TaskSequence(
+        "schemes", "minatar-schemes", 5, {**_ONE_CORE, "cycles": 4, "eval_every_frames": 24_000}, "breakout@3",
+        (0, 3, 6, 9),
+    ),
+}  # fmt: skip
+GAMES = {
+    "laptop": TaskSequence(
+        "games", "minatar", 3,
+        {**_ONE_CORE, "tasks": ("breakout", "space_invaders"), "cycles": 2, "frames_per_visit": 700_000,
+         "eval_every_frames": 70_000},
+    ),
+}  # fmt: skip
+PAPER = {
+    "dmlab": TaskSequence("dmlab", "paper-dmlab", 3, {}, "natlab_varying_map_randomized", (0, 3, 6, 9, 12)),
+    "atari": TaskSequence("atari", "paper-atari", 3, {}),
+}
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run of an experiment: what it is, and where it goes below the output directory."""
+
+    sequence: str
+    arm: str
+    config: RunConfig
+
+    @property
+    def path(self) -> str:
+        """Relative to the output directory; the same for every experiment that shares the run."""
+        arm = self.arm.replace("/", "-of-")
+        probe = f"-probe-{self.config.probe_position}" if self.config.protocol == "probe" else ""
+        return f"runs/{self.sequence}/{arm}{probe}/seed-{self.config.seed}"
+
+
+def planned_runs(name: str, scale: Scale, seeds: int | None = None) -> list[PlannedRun]:
+    """Every run of one experiment; seed by seed, so that an interrupted experiment has whole comparisons."""
+    if name not in EXPERIMENTS:
+        raise UnknownNameError("experiment", name, EXPERIMENTS)
+    experiment = EXPERIMENTS[name]
+    runs = []
+    for sequence, arms in _sequences(experiment, scale):
+        for seed in range(sequence.seeds if seeds is None else seeds):
+            runs += [run for arm in arms for run in _arm_runs(experiment, sequence, arm, seed)]
+    return runs
+
+
+def _sequences(experiment: Experiment, scale: Scale) -> list[tuple[TaskSequence, Sequence[str]]]:
+    if scale == "paper":
+        arms = [arm for arm in experiment.arms if arm != "progress-compress+clear"]
+        return [(PAPER[experiment.suite], arms)]
+    chosen: list[tuple[TaskSequence, Sequence[str]]] = [(SCHEMES[scale], experiment.arms)]
+    if scale == "laptop" and experiment.turns_on:
+        chosen.append((GAMES[scale], experiment.turns_on))
+    return chosen
+
+
+def _arm_runs(experiment: Experiment, sequence: TaskSequence, arm: str, seed: int) -> list[PlannedRun]:
+    settings = {**sequence.settings, **ARMS[arm], "seed": seed}
+    if not experiment.probe:
+        return [PlannedRun(sequence.name, arm, resolve(preset=sequence.preset, flags=settings))]
+    tasks = (*resolve(preset=sequence.preset, flags=sequence.settings).tasks, sequence.probe_task)
+    probes = [
+        {**settings, "protocol": "probe", "tasks": tasks, "probe_task": sequence.probe_task, "probe_position": position}
+        for position in sequence.probe_positions
+    ]
+    return [PlannedRun(sequence.name, arm, resolve(preset=sequence.preset, flags=probe)) for probe in probes]
