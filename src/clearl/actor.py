@@ -48,6 +48,7 @@ class Actor:
         self._envs: dict[tuple[str, int], Envs] = {}
         self._groups: list[_Group] = []
         self._tasks: list[str] = []
+        self._starts = 0
         count, spec = len(self.slots), layout.spec
         self._window = np.zeros((count, spec.stack, *spec.frame_shape), spec.frame_dtype)
         self._window_first = np.zeros((count, spec.stack), bool)
@@ -99,11 +100,14 @@ class Actor:
         groups = [{"task": g.task, "slots": g.slots, "envs": g.envs.get_state()} for g in self._groups]
         if any(group["envs"] is None for group in groups):
             return None
-        return {"tasks": self._tasks, "groups": groups, "rng": self._rng.bit_generator.state, "arrays": self._arrays()}
+        return {
+            "tasks": self._tasks, "starts": self._starts, "groups": groups,
+            "rng": self._rng.bit_generator.state, "arrays": self._arrays(),
+        }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
-        self._tasks = list(state["tasks"])
+        self._tasks, self._starts = list(state["tasks"]), int(state["starts"])
         self._groups = []
         for group in state["groups"]:
             slots = np.asarray(group["slots"], np.int64)
@@ -130,7 +134,10 @@ class Actor:
 
     def _start(self, task: str, slots: np.ndarray) -> _Group:
         envs = self._make(task, len(slots))
-        self._window[slots] = envs.reset()[:, None]
+        # Seeded anew at every start: what these environments lived through before is in no checkpoint.
+        self._starts += 1
+        seed = derive(self._seed, "start", self.slots[0], self._starts, task)
+        self._window[slots] = envs.reset(seed=seed)[:, None]
         self._window_first[slots] = False
         self._window_first[slots, -1] = True
         self._mask[slots] = self.suite.mask(task)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,10 @@ from clearl.nets.network import PolicyNetwork, StepInput
 from clearl.preprocess import clip_reward, stack_frames
 from clearl.seeding import derive, generator
 from clearl.tasks.suite import Envs, Suite
+
+
+class EvaluationCancelled(Exception):
+    """An evaluation was given up on request; there is nothing to record."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +48,11 @@ class Evaluator:
         self._envs: dict[str, Envs] = {}
 
     @torch.inference_mode()
-    def evaluate(self, task: str, index: int) -> Evaluation:
-        """The `index`-th evaluation of `task`: its seed depends on nothing else, so that a resumed run agrees."""
+    def evaluate(self, task: str, index: int, *, cancelled: Callable[[], bool] = lambda: False) -> Evaluation:
+        """The `index`-th evaluation of `task`: its seed depends on nothing else, so that a resumed run agrees.
+
+        Raises `EvaluationCancelled` once `cancelled` says so: a run that is told to stop must not wait for episodes.
+        """
         spec, count = self.suite.spec, self.episodes
         rng = generator(self._seed, "evaluate", task, index)
         envs = self._make(task)
@@ -57,6 +65,8 @@ class Evaluator:
         scores, running, total_steps = np.zeros(count), np.ones(count, bool), 0
 
         for _ in range(self.max_steps):
+            if cancelled():
+                raise EvaluationCancelled
             inputs = StepInput(
                 torch.from_numpy(stack_frames(window, first, spec.stack)[:, 0]),
                 torch.from_numpy(last_action),

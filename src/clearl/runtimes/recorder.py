@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from clearl.evaluator import Evaluation
@@ -51,6 +52,15 @@ class Recorder:
         self._wall_before = wall_s
         self._marked = (time.monotonic(), learner.frames)
         self.emit(resume_row(frames=learner.frames, updates=learner.updates, wall_s=self.wall_s))
+
+    def state(self) -> dict[str, Any]:
+        """The updates that wait for their row, as JSON types."""
+        return {"losses": [asdict(stats) for stats in self._losses], "lags": list(self._lags)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take up `state` again."""
+        self._losses.extend(UpdateStats(**stats) for stats in state["losses"])
+        self._lags.extend(state["lags"])
 
     def updated(
         self, learner: Learner, stats: UpdateStats, lag: float, tasks: Sequence[str], replay: Mapping[str, Any]
