@@ -1,0 +1,29 @@
+"""`clearl doctor`: what is installed, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from clearl.cli.arguments import parse
+
+ABOUT = "Say what is installed, what is missing and how to get it, and what this machine offers."
+SIGNS = {"ok": "+", "missing": "-", "hint": "!"}
+
+
+@dataclass(frozen=True)
+class DoctorArgs:
+    """`clearl doctor` takes no flags."""
+
+
+def main(argv: list[str]) -> int:
+    """Run the verb; the exit code. What is missing is no error: few need everything."""
+    parse(DoctorArgs, argv, verb="doctor", about=ABOUT)
+
+    from clearl.doctor import examine
+
+    for diagnosis in examine(Path.cwd()):
+        print(f"{SIGNS[diagnosis.verdict]} {diagnosis.what:<20} {diagnosis.found}")
+        if diagnosis.remedy:
+            print(f"  {'':<20} {diagnosis.remedy}")
+    return 0
