@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +18,7 @@ from clearl.actor import Actor
 from clearl.agent import Agent
 from clearl.checkpoint import CheckpointStore
 from clearl.config import RunConfig, diff, from_yaml, to_yaml
-from clearl.errors import RunDirectoryError
+from clearl.errors import DivergedError, RunDirectoryError, StorageError
 from clearl.evaluator import Evaluator
 from clearl.intake import Intake
 from clearl.learner import Learner
@@ -30,8 +30,8 @@ from clearl.records.mirrors import open_mirrors
 from clearl.records.run_dir import RunDir, describe_machine, describe_versions, holds_run, refuse_foreign
 from clearl.records.schema import Row
 from clearl.records.table import MetricsTable
-from clearl.records.writer import MetricsWriter
-from clearl.replay.forecast import choose_store
+from clearl.records.writer import MetricsWriter, check_position
+from clearl.replay.forecast import choose_store, forecast_bytes
 from clearl.replay.mixing import Mixer
 from clearl.replay.shard import ReplayShard
 from clearl.replay.store import open_store
@@ -103,6 +103,8 @@ class RunResult:
     status: str
     parts: tuple[RunResult, ...] = ()
     """The runs of the single tasks, where the protocol trains them separately."""
+    trained: bool = True
+    """False where the directory held the finished run already, and nothing was done."""
 
     @property
     def metrics(self) -> MetricsTable:
@@ -162,28 +164,54 @@ def load_agent(path: Path) -> Agent:
     return Agent(network, spec, reward_clip=config.reward_clip, seed=config.seed)
 
 
+def run_frames(config: RunConfig) -> int:
+    """Environment frames that a run will train on, over all its networks; 0 where visits end by episodes."""
+    suite = make_suite(config.suite, config.tasks, config)
+    return sum(plan.total_frames or 0 for plan in make_plans(config, suite.tasks))
+
+
+def run_replay_bytes(config: RunConfig) -> int:
+    """Bytes of disk that the replay of a run may take."""
+    if make_method(config).replay_fraction == 0:
+        return 0
+    suite = make_suite(config.suite, config.tasks, config)
+    layout = UnrollLayout(suite.spec, config.unroll_steps, _make_network(config, suite.spec).core_size)
+    frames = config.buffer_size_frames(run_frames(config))
+    return forecast_bytes(layout, frames, waste_share=config.replay_waste_share).disk_nbytes
+
+
 def _run_plan(
     config: RunConfig, plan: Plan, out: Path, spec: EnvSpec, stop: StopFlag, *, console: bool, arm: str | None,
     listeners: Sequence[Callable[[Row], None]],
 ) -> RunResult:  # fmt: skip
     run_dir = _open_or_create(config, out, lambda: _meta(config, plan, out, spec, arm))
     if run_dir.status == "finished":
-        return RunResult(out, "finished")
+        return RunResult(out, "finished", trained=False)
     if config.learner_threads is not None:
         torch.set_num_threads(config.learner_threads)
-    run_dir.set_status("running")
-    try:
-        with ExitStack() as stack:
-            job = _make_job(config, plan, run_dir, stop, stack, console=console, listeners=listeners)
-            RUNTIMES.get(config.runtime)(job)
-    except BaseException:
-        run_dir.set_status("failed")
-        raise
-    status = "interrupted" if stop else "finished"
-    run_dir.set_status(status)
-    if status == "finished" and not config.keep_replay:
-        shutil.rmtree(run_dir.replay_path, ignore_errors=True)
+    with run_dir.locked():
+        run_dir.set_status("running")
+        try:
+            with ExitStack() as stack:
+                job = _make_job(config, plan, run_dir, stop, stack, console=console, listeners=listeners)
+                RUNTIMES.get(config.runtime)(job)
+        except BaseException as error:
+            with suppress(StorageError):  # a full disk must not hide what went wrong
+                run_dir.set_status("failed")
+            if isinstance(error, DivergedError):
+                raise _with_checkpoint(error, run_dir) from error
+            raise
+        status = "interrupted" if stop else "finished"
+        run_dir.set_status(status)
+        if status == "finished" and not config.keep_replay:
+            shutil.rmtree(run_dir.replay_path, ignore_errors=True)
     return RunResult(out, status)
+
+
+def _with_checkpoint(error: DivergedError, run_dir: RunDir) -> DivergedError:
+    saved = CheckpointStore(run_dir.checkpoints_path).newest()
+    where = "there is no checkpoint yet" if saved is None else f"the last good checkpoint is {saved.path}"
+    return DivergedError(f"{error}; {where}")
 
 
 def _make_job(
@@ -191,7 +219,10 @@ def _make_job(
     listeners: Sequence[Callable[[Row], None]],
 ) -> Job:  # fmt: skip
     parts = load_parts(to_yaml(config), run_dir.path)
-    checkpoints = CheckpointStore(run_dir.checkpoints_path)
+    # Where the metrics end before a checkpoint's position, the older one can write the missing rows again.
+    checkpoints = CheckpointStore(
+        run_dir.checkpoints_path, check=lambda state: check_position(run_dir.path, int(state["metrics_position"]))
+    )
     saved = checkpoints.newest()
     position = 0 if saved is None else int(saved.json["metrics_position"])
     writer = stack.enter_context(MetricsWriter(run_dir.path, position=position))

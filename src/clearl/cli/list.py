@@ -9,7 +9,7 @@ from typing import Annotated
 from clearl.cli.arguments import POSITIONAL, parse
 from clearl.errors import UnknownNameError
 
-ABOUT = "Show the names that flags take: methods, suites, tasks, protocols, presets, runtimes, torsos, studies."
+ABOUT = "Show the names that flags take: methods, suites, tasks, protocols, presets, runtimes, torsos, experiments."
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,10 @@ def _torsos() -> Iterable[str]:
     return TORSOS
 
 
-def _studies() -> Iterable[str]:
-    from clearl.studies import STUDIES
+def _experiments() -> Iterable[str]:
+    from clearl.reproduce.catalog import EXPERIMENTS
 
-    return STUDIES
+    return EXPERIMENTS
 
 
 LISTS: dict[str, Callable[[], Iterable[str]]] = {
@@ -88,5 +88,5 @@ LISTS: dict[str, Callable[[], Iterable[str]]] = {
     "presets": _presets,
     "runtimes": _runtimes,
     "torsos": _torsos,
-    "studies": _studies,
+    "experiments": _experiments,
 }

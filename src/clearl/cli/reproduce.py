@@ -1,0 +1,91 @@
+"""`clearl reproduce`: one experiment of the paper, with its arms, seeds, figures and tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from clearl.cli.arguments import POSITIONAL, parse
+from clearl.cli.main import INTERRUPTED
+from clearl.config import Between
+from clearl.reproduce.catalog import EXPERIMENTS, PlannedRun, Scale, planned_runs
+
+if TYPE_CHECKING:
+    from clearl.reproduce.forecast import SequenceForecast
+
+ABOUT = "Run all arms and seeds of one experiment of the paper, then draw its report. The same command goes on.\n" + (
+    "\n".join(f"  {name}: {each.paper}: {each.about}" for name, each in EXPERIMENTS.items())
+)
+
+
+@dataclass(frozen=True)
+class ReproduceArgs:
+    """What `clearl reproduce` takes."""
+
+    name: Annotated[str, POSITIONAL, "interference, stability, plasticity, balance, buffers or comparison"]
+    scale: Annotated[Scale, "smoke: seconds; laptop: MinAtar, about an hour; paper: as published"] = "laptop"
+    seeds: Annotated[int | None, Between(1, 1000), "runs of each arm; default: the scale's"] = None
+    out: Annotated[str | None, "where runs and reports go; experiments share their runs; default: by the scale"] = None
+    jobs: Annotated[int | None, Between(1, 1024), "runs at once; default: one for each core, 1 at paper scale"] = None
+    dry_run: Annotated[bool, "only say what it would run, and what that would take on this machine"] = False
+
+
+def main(argv: list[str]) -> int:
+    """Run the verb; the exit code."""
+    args = parse(ReproduceArgs, argv, verb="reproduce", about=ABOUT)
+    runs = planned_runs(args.name, args.scale, args.seeds)
+    jobs = args.jobs or (1 if args.scale == "paper" else os.cpu_count() or 1)
+    if args.dry_run:
+        return _dry_run(args.name, runs, jobs)
+    out = Path(args.out or f"runs/reproduce-{args.scale}")
+
+    from clearl.report import make_report, summary_table
+    from clearl.reproduce.runner import is_finished, run_all
+
+    print(f"{args.name} at scale {args.scale}: {len(runs)} runs, {jobs} at a time, in {out}", flush=True)
+    complete = run_all(runs, out, jobs=jobs)
+    for sequence in dict.fromkeys(run.sequence for run in runs):
+        done = [out / run.path for run in runs if run.sequence == sequence and is_finished(out / run.path)]
+        if done:
+            target = out / "reports" / args.name / sequence
+            summary = make_report(done, target, title=f"{args.name} ({EXPERIMENTS[args.name].paper}), {sequence}")
+            summary_table(summary)
+            print(f"report: {target / 'index.html'}")
+    if not complete:
+        print("stopped; the same command goes on from here")
+    return 0 if complete else INTERRUPTED
+
+
+def _dry_run(name: str, runs: Sequence[PlannedRun], jobs: int) -> int:
+    from clearl.reproduce.forecast import forecast
+
+    for run in runs:
+        config = run.config
+        length = (
+            f"{config.frames_per_visit:,} frames"
+            if config.frames_per_visit
+            else f"{config.episodes_per_visit} episodes"
+        )
+        print(
+            f"{run.path.removeprefix('runs/')}: {config.protocol}, {config.cycles} cycles of {len(config.tasks)} tasks, {length} a visit"
+        )
+    for row in forecast(runs):
+        print(_forecast_line(name, row, jobs))
+    return 0
+
+
+def _forecast_line(name: str, row: SequenceForecast, jobs: int) -> str:
+    hours = row.hours(jobs)
+    speed = (
+        "speed not measured"
+        if hours is None
+        else f"{hours:,.1f} hours at {row.frames_per_s:,.0f} frames/s a run, {jobs} at a time"
+    )
+    missing = f"; missing: {row.missing}" if row.missing else ""
+    return (
+        f"{name} on {row.sequence}: {row.runs} runs, {row.frames:,} frames, {speed}, "
+        f"at most {row.replay_bytes / 1e9:,.2f} GB of replay a run{missing}"
+    )

@@ -1,0 +1,86 @@
+"""What an experiment would take on this machine: frames, hours at a measured speed, bytes of replay, what is missing."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from clearl.config import RunConfig
+from clearl.errors import ClearlError
+from clearl.experiment import run, run_frames, run_replay_bytes
+from clearl.reproduce.catalog import PlannedRun
+
+MEASURE_S = 20.0
+
+
+@dataclass(frozen=True)
+class SequenceForecast:
+    """The cost of all runs of one sequence of tasks."""
+
+    sequence: str
+    runs: int
+    frames: int
+    replay_bytes: int
+    """Of the largest single run."""
+    frames_per_s: float | None
+    """Of one run on this machine; None where it could not be measured."""
+    missing: str | None
+    """What must be installed first."""
+
+    def hours(self, jobs: int) -> float | None:
+        """Wall time with `jobs` runs at once."""
+        return None if not self.frames_per_s else self.frames / (self.frames_per_s * jobs) / 3600
+
+
+def forecast(runs: Sequence[PlannedRun], *, measure_s: float = MEASURE_S) -> list[SequenceForecast]:
+    """One row for each sequence of tasks; the speed is that of a real run of the first CLEAR arm, cut short."""
+    rows = []
+    for name in dict.fromkeys(run.sequence for run in runs):
+        configs = [run.config for run in runs if run.sequence == name]
+        try:
+            frames = sum(run_frames(config) for config in configs)
+            nbytes = max(run_replay_bytes(config) for config in configs)
+            speed = measure(next((c for c in configs if c.method == "clear"), configs[0]), measure_s)
+            missing = None
+        except ClearlError as error:
+            frames, nbytes, speed, missing = sum(map(plain_frames, configs)), 0, None, str(error)
+        rows.append(SequenceForecast(name, len(configs), frames, nbytes, speed, missing))
+    return rows
+
+
+def plain_frames(config: RunConfig) -> int:
+    """Frames of a run whose suite cannot be made here."""
+    visits = (
+        len(config.tasks) * config.cycles if config.protocol != "probe" else (len(config.tasks) - 1) * config.cycles
+    )
+    return (visits + (config.protocol == "probe")) * (config.frames_per_visit or 0)
+
+
+def measure(config: RunConfig, seconds: float) -> float:
+    """Frames per second of a run with these settings, by training for `seconds` in a directory that is thrown away."""
+    marks: list[tuple[float, int]] = []
+
+    def watch(row: dict) -> None:
+        if row["kind"] == "train":
+            marks.append((time.monotonic(), row["frames"]))
+            if time.monotonic() - marks[0][0] > seconds:
+                raise _EnoughError
+
+    short = replace(
+        config, record_every_updates=1, checkpoint_every_frames=None, protocol="sequential", probe_task=None
+    )
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as directory:
+        try:
+            run(short, Path(directory) / "run", console=False, listeners=[watch])
+        except _EnoughError:
+            pass
+    (first_s, first), (last_s, last) = marks[0], marks[-1]
+    return (last - first) / max(last_s - first_s, 1e-9)
+
+
+class _EnoughError(Exception):
+    """Thrown out of the listener when enough has been seen."""
