@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -66,8 +66,10 @@ class Saved:
 class CheckpointStore:
     """The checkpoints of one run, as `checkpoint-NNNNNNNN` directories below `path`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, check: Callable[[dict[str, Any]], None] | None = None) -> None:
+        """`check` is given a checkpoint's JSON part; it raises `CorruptFileError` if that cannot be gone on from."""
         self.path = Path(path)
+        self._check = check
         self.clean()
 
     def save(self, tree: Mapping[str, Any]) -> Path:
@@ -100,10 +102,12 @@ class CheckpointStore:
             try:
                 _verify(path)
                 found = Saved(path, tuple(f"{text}; went on from {path.name}" for text in damaged))
-                _ = found.json
+                state = found.json
+                if self._check is not None:
+                    self._check(state)
                 return found
             except CorruptFileError as error:
-                damaged.append(f"{path.name} is damaged ({error})")
+                damaged.append(f"{path.name} cannot be used ({error})")
         if damaged:
             raise CorruptFileError(
                 f"no good checkpoint is left: {'; '.join(damaged)}. Put one back from a copy, or start a new run"

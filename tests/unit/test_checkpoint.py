@@ -74,7 +74,9 @@ def test_a_damaged_newest_falls_back_and_says_so(store: CheckpointStore) -> None
     flip(store.save(tree(2)) / ARRAYS_FILE, 100)
     found = store.newest()
     assert found and len(found.notes) == 1
-    assert "checkpoint-00000002 is damaged" in found.notes[0] and "went on from checkpoint-00000001" in found.notes[0]
+    assert (
+        "checkpoint-00000002 cannot be used" in found.notes[0] and "went on from checkpoint-00000001" in found.notes[0]
+    )
     assert_is(1, found.tree)
 
 
@@ -93,6 +95,17 @@ def test_all_damaged_is_an_error_and_never_a_fresh_start(store: CheckpointStore)
     with pytest.raises(CorruptFileError, match="no good checkpoint is left.*00000002.*00000001"):
         store.newest()
     assert store.oldest() is None
+
+
+def test_a_checkpoint_that_its_user_refuses_is_passed_over(store: CheckpointStore) -> None:
+    def check(state: dict[str, Any]) -> None:
+        if state["number"] == 2:
+            raise CorruptFileError("the metrics end before it")
+
+    store.save(tree(1))
+    store.save(tree(2))
+    found = CheckpointStore(store.path, check=check).newest()
+    assert found and found.json["number"] == 1 and "the metrics end before it" in found.notes[0]
 
 
 def test_leftovers_are_removed_at_the_next_start_but_not_a_write_under_way(store: CheckpointStore) -> None:

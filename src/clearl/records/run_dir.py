@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import platform
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from clearl.errors import CorruptFileError, RunDirectoryError
+from clearl.errors import CorruptFileError, RunDirectoryError, StorageError
 from clearl.records.schema import METRICS_FILE, VERSION, plain, seal, unseal
 
 Status = Literal["running", "finished", "interrupted", "failed"]
@@ -87,6 +90,21 @@ class RunDir:
     def replay_path(self) -> Path:
         return self.path / "replay"
 
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from training into this directory; ends with the process, however it dies."""
+        directory = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            try:
+                fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RunDirectoryError(
+                    f"{self.path} is being trained by another process; wait for it to end, or give another --out"
+                ) from None
+            yield
+        finally:
+            os.close(directory)
+
     def set_status(self, status: Status, **fields: Any) -> None:
         """Say how the run stands, and add `fields` to its meta data."""
         if status not in get_args(Status):
@@ -150,12 +168,21 @@ def describe_versions(*packages: str) -> dict[str, str]:
 
 def _write_atomically(path: Path, data: bytes) -> None:
     temporary = path.with_name(path.name + _TEMPORARY)
-    with open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_directory(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        free = shutil.disk_usage(path.parent).free
+        raise StorageError(f"{path}: {error.strerror or error}; {len(data)} bytes needed, {free} free") from error
+
+
+def _sync_directory(path: Path) -> None:
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
     finally:

@@ -73,34 +73,55 @@ class MetricsWriter:
 
     def _repair(self, position: int | None) -> int:
         """The byte after the last row to keep."""
-        size = os.fstat(self._file).st_size
         if position is None:
-            return self._end_of_last_row(size)
-        if position < 0 or position > size or self._end_of_last_row(position) != position:
-            raise CorruptFileError(
-                f"{self.path} has no row that ends at byte {position}, where the checkpoint says it went on "
-                f"({size} bytes are there); resume from the older checkpoint or start again in a new directory"
-            )
+            return _end_of_last_row(self._file, os.fstat(self._file).st_size)
+        _check_position(self._file, self.path, position)
         return position
 
-    def _end_of_last_row(self, end: int) -> int:
-        while end > 0:
-            start = self._line_start(end - 1)
-            line = os.pread(self._file, end - start, start)
-            if line.endswith(b"\n") and _is_row(line):
-                return end
-            end = start
-        return 0
 
-    def _line_start(self, end: int) -> int:
-        """The byte after the last newline before byte `end`."""
-        while end > 0:
-            begin = max(0, end - _CHUNK_BYTES)
-            found = os.pread(self._file, end - begin, begin).rfind(b"\n")
-            if found >= 0:
-                return begin + found + 1
-            end = begin
-        return 0
+def check_position(run_dir: Path, position: int) -> None:
+    """Raise `CorruptFileError` unless a row of the metrics file ends at byte `position`: only there a run can go on."""
+    path = Path(run_dir) / METRICS_FILE
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        if position == 0 and isinstance(error, FileNotFoundError):
+            return
+        raise CorruptFileError(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        _check_position(file, path, position)
+    finally:
+        os.close(file)
+
+
+def _check_position(file: int, path: Path, position: int) -> None:
+    size = os.fstat(file).st_size
+    if position < 0 or position > size or _end_of_last_row(file, position) != position:
+        raise CorruptFileError(
+            f"{path} has no row that ends at byte {position}, where the checkpoint says it went on "
+            f"({size} bytes are there)"
+        )
+
+
+def _end_of_last_row(file: int, end: int) -> int:
+    while end > 0:
+        start = _line_start(file, end - 1)
+        line = os.pread(file, end - start, start)
+        if line.endswith(b"\n") and _is_row(line):
+            return end
+        end = start
+    return 0
+
+
+def _line_start(file: int, end: int) -> int:
+    """The byte after the last newline before byte `end`."""
+    while end > 0:
+        begin = max(0, end - _CHUNK_BYTES)
+        found = os.pread(file, end - begin, begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return 0
 
 
 def _is_row(line: bytes) -> bool:

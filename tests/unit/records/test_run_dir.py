@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from clearl.errors import CorruptFileError, RunDirectoryError
+from clearl.errors import CorruptFileError, RunDirectoryError, StorageError
 from clearl.records import RunDir, holds_run, read_meta, refuse_foreign
 from clearl.records.run_dir import describe_machine, describe_versions
 
@@ -49,9 +49,18 @@ def test_an_interrupted_update_leaves_the_old_meta(tmp_path, monkeypatch):
         raise OSError("power cut")
 
     monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="power cut"):
+    with pytest.raises(StorageError, match=r"meta.json: power cut; \d+ bytes needed, \d+ free"):
         run.set_status("finished")
     assert run.status == "running"
+    assert sorted(path.name for path in run.path.iterdir()) == ["config.yaml", "meta.json"]
+
+
+def test_two_processes_cannot_train_into_one_directory(tmp_path):
+    run = _create(tmp_path)
+    with run.locked(), pytest.raises(RunDirectoryError, match="being trained by another process"), run.locked():
+        pass
+    with run.locked():
+        pass
 
 
 def test_an_empty_directory_is_taken_and_one_just_begun_too(tmp_path):

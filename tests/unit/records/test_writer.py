@@ -8,6 +8,7 @@ import pytest
 
 from clearl.errors import CorruptFileError, StorageError
 from clearl.records import MetricsWriter, eval_row, read_rows, scan_rows
+from clearl.records.writer import check_position
 
 
 def _row(frames: int):
@@ -82,9 +83,27 @@ def test_a_checkpoint_takes_the_file_back_to_its_position(tmp_path):
 def test_a_position_where_no_row_ends_is_refused_and_nothing_is_lost(tmp_path, offset):
     positions = _write(tmp_path, 3)
     position = positions[1] + offset
-    with pytest.raises(CorruptFileError, match=f"no row that ends at byte {position}.*older checkpoint"):
+    with pytest.raises(CorruptFileError, match=f"no row that ends at byte {position}"):
         MetricsWriter(tmp_path, position=position)
     assert len(read_rows(tmp_path / "metrics.jsonl")) == 3
+
+
+@pytest.mark.parametrize("damage", ["none", "short", "flipped", "missing"])
+def test_a_position_can_be_checked_without_touching_the_file(tmp_path, damage):
+    positions, path = _write(tmp_path, 3), tmp_path / "metrics.jsonl"
+    data = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    elif damage != "none":
+        end = positions[1] - 1 if damage == "short" else positions[1]
+        path.write_bytes(data[:end] if damage == "short" else data[: end - 20] + b"~" + data[end - 19 :])
+    if damage == "none":
+        check_position(tmp_path, positions[1])
+        assert path.read_bytes() == data
+    else:
+        with pytest.raises(CorruptFileError):
+            check_position(tmp_path, positions[1])
+        check_position(tmp_path, 0 if damage == "missing" else positions[0])
 
 
 def test_a_bad_row_is_refused_before_it_reaches_the_file(tmp_path):
