@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 from clearl.cli.arguments import POSITIONAL, parse
 from clearl.config import Between
 from clearl.errors import ConfigError
+from clearl.plugins import import_plugins
 
 if TYPE_CHECKING:
     from clearl.tasks.checker import Finding
@@ -34,11 +34,7 @@ def main(argv: list[str]) -> int:
 
     from clearl.tasks.checker import check_env
 
-    for module in args.imports:
-        try:
-            import_module(module)
-        except ImportError as error:
-            raise ConfigError(f"imports: module {module!r} cannot be imported: {error}") from error
+    import_plugins(args.imports)
     return max(_show(name, check_env(name, steps=args.steps)) for name in ids)
 
 

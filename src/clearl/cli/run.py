@@ -9,6 +9,7 @@ from typing import Annotated
 from clearl.cli.arguments import parse_run
 from clearl.cli.main import INTERRUPTED
 from clearl.config import resolve
+from clearl.plugins import import_plugins
 
 ABOUT = """Train one agent on a stream of tasks. The same command on the same directory goes on where it stopped.
 Settings come from the defaults, then --preset, then --config, then the flags below; `none` unsets one."""
@@ -28,6 +29,7 @@ def main(argv: list[str]) -> int:
     """Run the verb; the exit code."""
     args, flags = parse_run(RunArgs, argv, verb="run", about=ABOUT)
     config = resolve(file=args.config, flags=flags)
+    import_plugins(config.imports)
 
     from clearl.experiment import run
 
@@ -35,5 +37,6 @@ def main(argv: list[str]) -> int:
     if result.status == "interrupted":
         print(f"stopped; the same command goes on from {result.path}")
         return INTERRUPTED
-    print(f"finished: {result.path} (clearl report {result.path} draws it)")
+    state = "finished" if result.trained else "finished already, nothing to do"
+    print(f"{state}: {result.path} (clearl report {result.path} draws it)")
     return 0

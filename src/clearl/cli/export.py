@@ -1,0 +1,31 @@
+"""`clearl export`: the trained agent as files that need no run directory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from clearl.cli.arguments import POSITIONAL, parse
+
+ABOUT = """Write the agent of the newest good checkpoint: agent.safetensors, and agent.json, which says what they fit.
+clearl.load_agent(OUT) loads it again."""
+
+
+@dataclass(frozen=True)
+class ExportArgs:
+    """What `clearl export` takes."""
+
+    run: Annotated[str, POSITIONAL, "the run directory"]
+    out: Annotated[str, "the directory to write to: new or empty"]
+
+
+def main(argv: list[str]) -> int:
+    """Run the verb; the exit code."""
+    args = parse(ExportArgs, argv, verb="export", about=ABOUT)
+
+    from clearl.trained import export_agent
+
+    export_agent(Path(args.run), Path(args.out))
+    print(f'{args.out}: agent = clearl.load_agent("{args.out}"); agent.act(observation)')
+    return 0
