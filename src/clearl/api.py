@@ -11,7 +11,12 @@ from clearl.experiment import run as run_config
 
 
 def run(
-    *, out: str | Path, preset: str | None = None, file: str | Path | None = None, console: bool = False, **settings: Any
+    *,
+    out: str | Path,
+    preset: str | None = None,
+    file: str | Path | None = None,
+    console: bool = False,
+    **settings: Any,
 ) -> RunResult:
     """Train as `clearl run` does with the same flags, and return the run: `.metrics`, `.agent`, `.path`, `.status`."""
     return run_config(resolve(preset=preset, file=file, flags=settings), Path(out), console=console)

@@ -115,5 +115,5 @@ class Learner:
         if self._bad_in_a_row >= BAD_UPDATES_IN_A_ROW:
             raise DivergedError(
                 f"losses or gradients were not finite {BAD_UPDATES_IN_A_ROW} times in a row, until update "
-                f"{self.updates}; parameters are as before the first of them. Lower learning_rate, or set grad_norm_clip"
+                f"{self.updates}; the parameters are as before. Lower learning_rate, or set grad_norm_clip"
             )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from clearl.cli.arguments import POSITIONAL, parse
 from clearl.cli.main import INTERRUPTED
-from clearl.config import Between
+from clearl.config import Between, RunConfig
 from clearl.reproduce.catalog import EXPERIMENTS, PlannedRun, Scale, planned_runs
 
 if TYPE_CHECKING:
@@ -63,27 +63,23 @@ def _dry_run(name: str, runs: Sequence[PlannedRun], jobs: int) -> int:
     from clearl.reproduce.forecast import forecast
 
     for run in runs:
-        config = run.config
-        length = (
-            f"{config.frames_per_visit:,} frames"
-            if config.frames_per_visit
-            else f"{config.episodes_per_visit} episodes"
-        )
-        print(
-            f"{run.path.removeprefix('runs/')}: {config.protocol}, {config.cycles} cycles of {len(config.tasks)} tasks, {length} a visit"
-        )
+        print(f"{run.path.removeprefix('runs/')}: {_plan_line(run.config)}")
     for row in forecast(runs):
         print(_forecast_line(name, row, jobs))
     return 0
 
 
+def _plan_line(config: RunConfig) -> str:
+    visits = f"{config.cycles} cycles of {len(config.tasks)} tasks"
+    if config.frames_per_visit is None:
+        return f"{config.protocol}, {visits}, {config.episodes_per_visit:,} episodes a visit"
+    return f"{config.protocol}, {visits}, {config.frames_per_visit:,} frames a visit"
+
+
 def _forecast_line(name: str, row: SequenceForecast, jobs: int) -> str:
-    hours = row.hours(jobs)
-    speed = (
-        "speed not measured"
-        if hours is None
-        else f"{hours:,.1f} hours at {row.frames_per_s:,.0f} frames/s a run, {jobs} at a time"
-    )
+    hours, speed = row.hours(jobs), "speed not measured"
+    if hours is not None:
+        speed = f"{hours:,.1f} hours at {row.frames_per_s:,.0f} frames/s a run, {jobs} at a time"
     missing = f"; missing: {row.missing}" if row.missing else ""
     return (
         f"{name} on {row.sequence}: {row.runs} runs, {row.frames:,} frames, {speed}, "

@@ -1,11 +1,11 @@
-"""What an experiment would take on this machine: frames, hours at a measured speed, bytes of replay, what is missing."""
+"""What an experiment would take on this machine: frames, hours at a measured speed, bytes, what is missing."""
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -39,8 +39,8 @@ class SequenceForecast:
 def forecast(runs: Sequence[PlannedRun], *, measure_s: float = MEASURE_S) -> list[SequenceForecast]:
     """One row for each sequence of tasks; the speed is that of a real run of the first CLEAR arm, cut short."""
     rows = []
-    for name in dict.fromkeys(run.sequence for run in runs):
-        configs = [run.config for run in runs if run.sequence == name]
+    for name in dict.fromkeys(planned.sequence for planned in runs):
+        configs = [planned.config for planned in runs if planned.sequence == name]
         try:
             frames = sum(run_frames(config) for config in configs)
             nbytes = max(run_replay_bytes(config) for config in configs)
@@ -73,11 +73,8 @@ def measure(config: RunConfig, seconds: float) -> float:
     short = replace(
         config, record_every_updates=1, checkpoint_every_frames=None, protocol="sequential", probe_task=None
     )
-    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as directory:
-        try:
-            run(short, Path(directory) / "run", console=False, listeners=[watch])
-        except _EnoughError:
-            pass
+    with tempfile.TemporaryDirectory() as directory, suppress(_EnoughError):
+        run(short, Path(directory) / "run", console=False, listeners=[watch])
     (first_s, first), (last_s, last) = marks[0], marks[-1]
     return (last - first) / max(last_s - first_s, 1e-9)
 
