@@ -19,13 +19,29 @@ class Worker:
 
     def produce(self, tasks: Sequence[str], new: Rows, replay: Rows, has_replay: np.ndarray) -> list[Episode]:
         """Act for one unroll, insert it into the shards, and sample one of the past for each slot."""
+        episodes = self.act(tasks, new)
+        self.remember(new, replay, has_replay)
+        return episodes
+
+    def act(self, tasks: Sequence[str], new: Rows) -> list[Episode]:
+        """The first half of `produce`: one unroll for each slot."""
         self.actor.assign(tasks)
-        episodes = self.actor.fill(new)
+        return self.actor.fill(new)
+
+    def remember(self, new: Rows, replay: Rows, has_replay: np.ndarray) -> None:
+        """The second half: what the shards make of it."""
         has_replay[:] = False
         for index, shard in enumerate(self.shards):
             shard.insert(row(new, index))
             has_replay[index] = shard.sample_into(replay, index)
-        return episodes
+
+    def replay_counters(self) -> dict[str, int]:
+        """What the shards hold, over all slots."""
+        return {
+            "held": sum(shard.held for shard in self.shards),
+            "bytes": sum(shard.nbytes for shard in self.shards),
+            "quarantined": sum(shard.quarantined for shard in self.shards),
+        }
 
     def close(self) -> None:
         """Close environments and shards."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from clearl.checkpoint import Saved
 from clearl.evaluator import EvaluationCancelled
 from clearl.intake import Pairs
 from clearl.runtimes.job import Job
+from clearl.runtimes.progress import Progress
 
 
 def run_inline(job: Job) -> None:
@@ -33,20 +32,19 @@ class _InlineRun:
         self.evaluator = job.parts.evaluator(job.learner.network)
         self.new, self.replay = job.parts.layout.empty(len(self.slots)), job.parts.layout.empty(len(self.slots))
         self.has_replay = np.zeros(len(self.slots), bool)
-        self.evaluations = 0
-        self.evaluated_frames = -1
-        self.checkpointed_frames = 0
-        self.finished = False
+        self.progress = Progress(job)
 
     def loop(self) -> None:
         job, round_frames = self.job, len(self.slots) * self.job.parts.layout.frames
-        while not self.finished:
-            self._evaluate_if_due()
+        while not self.progress.finished:
+            if self.progress.evaluation_due:
+                self._evaluate()
             grant = None if job.stop else job.cursor.grant(round_frames)
             if grant is None:
                 return self._end()
             self._round(grant.segment, grant.tasks)
-            self._checkpoint_if_due()
+            if self.progress.checkpoint_due:
+                self._checkpoint()
 
     def begin(self) -> None:
         """Start from nothing, whatever a run that never came to a checkpoint left in the replay store."""
@@ -56,22 +54,11 @@ class _InlineRun:
 
     def resume(self, saved: Saved) -> None:
         """Go on from a checkpoint, exactly."""
-        job, tree = self.job, saved.tree
-        job.learner.restore(tree["learner"]["tensors"], tree["learner"]["state"])
-        job.cursor.restore(tree["cursor"])
-        job.intake.mixer.restore(tree["mixer"])
-        job.intake.restore(tree["intake"]["rows"], tree["intake"]["slots"])
+        tree = self.progress.restore(saved)
         for shard, sequence in zip(self.worker.shards, tree["shards"], strict=True):
             shard.restore(int(sequence))
         if tree["actor"] is not None:
             self.worker.actor.restore(tree["actor"])
-        self.evaluations, self.evaluated_frames = int(tree["evaluations"]), int(tree["evaluated_frames"])
-        self.finished = bool(tree["finished"])
-        self.checkpointed_frames = job.learner.frames
-        job.recorder.restore(tree["recorder"])
-        job.recorder.resumed(job.learner, float(tree["wall_s"]))
-        for note in saved.notes:
-            job.recorder.fault(job.learner, "checkpoint", note)
 
     def close(self) -> None:
         self.worker.close()
@@ -87,22 +74,7 @@ class _InlineRun:
             visit = job.cursor.visit(learner.frames) if learner.method.needs_boundaries else None
             stats = learner.update(batch, visit)
             lag = learner.updates - 1 - mean_version
-            job.recorder.updated(learner, stats, lag, tuple(dict.fromkeys(tasks)), self._replay_counters())
-
-    def _replay_counters(self) -> dict[str, Any]:
-        shards = self.worker.shards
-        return {
-            "held": sum(shard.held for shard in shards),
-            "bytes": sum(shard.nbytes for shard in shards),
-            "quarantined": sum(shard.quarantined for shard in shards),
-        }
-
-    def _evaluate_if_due(self) -> None:
-        frames = self.job.learner.frames
-        if frames >= self.evaluations * self.job.config.eval_every_frames:
-            self._evaluate()
-            if self.evaluated_frames == frames:
-                self.evaluations = frames // self.job.config.eval_every_frames + 1
+            job.recorder.updated(learner, stats, lag, tuple(dict.fromkeys(tasks)), self.worker.replay_counters())
 
     def _evaluate(self) -> None:
         """All tasks; none of them if the run is told to stop meanwhile, so that it can repeat them all."""
@@ -116,43 +88,21 @@ class _InlineRun:
             return
         for evaluation in evaluations:
             self.job.recorder.evaluated(evaluation, frames=learner.frames, updates=learner.updates)
-        self.evaluated_frames = learner.frames
-
-    def _checkpoint_if_due(self) -> None:
-        every = self.job.config.checkpoint_every_frames
-        if every is not None and self.job.learner.frames - self.checkpointed_frames >= every:
-            self._checkpoint()
+        self.progress.evaluated(learner.frames)
 
     def _end(self) -> None:
         """The plan is through, or the run was told to stop."""
-        if not self.job.stop and self.evaluated_frames != self.job.learner.frames:
+        if not self.job.stop and self.progress.evaluated_frames != self.job.learner.frames:
             self._evaluate()
-        self.finished = not self.job.stop
+        self.progress.finished = not self.job.stop
         self._checkpoint()
 
     def _checkpoint(self) -> None:
-        job = self.job
         for shard in self.worker.shards:
             shard.sync()
-        job.recorder.writer.sync()
-        rows, slots = job.intake.state()
-        job.checkpoints.save(
-            {
-                "learner": {"tensors": job.learner.tensors(), "state": job.learner.state()},
-                "cursor": job.cursor.state(),
-                "mixer": job.intake.mixer.state(),
-                "intake": {"rows": rows, "slots": slots},
-                "shards": [shard.next_sequence for shard in self.worker.shards],
-                "actor": self.worker.actor.state(),
-                "evaluations": self.evaluations,
-                "evaluated_frames": self.evaluated_frames,
-                "finished": self.finished,
-                "recorder": job.recorder.state(),
-                "metrics_position": job.recorder.writer.position,
-                "wall_s": job.recorder.wall_s,
-            }
+        self.progress.save(
+            shards=[shard.next_sequence for shard in self.worker.shards], actor=self.worker.actor.state()
         )
-        self.checkpointed_frames = job.learner.frames
         self._release_replay()
 
     def _release_replay(self) -> None:
