@@ -66,3 +66,9 @@ class WorkerError(ClearlError):
 
 class DivergedError(ClearlError):
     """Losses or gradients were not finite several times in a row."""
+
+
+class ReportError(ClearlError):
+    """The runs given cannot be reported, or not together."""
+
+    exit_code = 2

@@ -1,0 +1,142 @@
+"""Which runs belong to the same arm, what an arm is called, and which arms may stand in one report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from clearl.errors import ReportError
+from clearl.report.load import Arm, Run
+
+LABELS = {
+    "separate": "Separate",
+    "simultaneous": "Simultaneous",
+    "sequential": "Baseline (sequential)",
+    "clear": "CLEAR",
+    "clear-no-cloning": "CLEAR without cloning",
+    "clear-75-25": "CLEAR 75-25",
+    "clear-100-replay": "CLEAR 100 % replay",
+    "clear-buffer-1/18": "CLEAR, buffer 1/18",
+    "clear-buffer-1/180": "CLEAR, buffer 1/180",
+    "ewc": "EWC",
+    "online-ewc": "Online EWC",
+    "progress-compress": "Progress & Compress",
+    "ewc+clear": "EWC + CLEAR",
+    "online-ewc+clear": "Online EWC + CLEAR",
+    "progress-compress+clear": "P&C + CLEAR",
+}
+"""The arms of the paper in the order of its tables, as the report writes them."""
+
+_PROBE = " (probe at "
+_MACHINE_KEYS = {
+    "seed", "preset", "imports", "runtime", "workers", "device", "learner_threads", "address", "worker_timeout_s",
+    "replay_store", "keep_replay", "replay_waste_share", "checkpoint_every_frames", "tensorboard", "wandb",
+    "level_cache", "record_every_updates", "probe_position",
+}  # fmt: skip
+"""Settings that say where and how a run is computed, not what: they make no new arm."""
+
+
+def label(name: str) -> str:
+    """An arm's name as the report writes it."""
+    base, probe, position = name.partition(_PROBE)
+    return LABELS.get(base, base) + (f", probe at {position[:-1]}" if probe else "")
+
+
+def base_name(name: str) -> str:
+    """The arm's name without the position of its probe."""
+    return name.partition(_PROBE)[0]
+
+
+def group_arms(runs: Sequence[Run]) -> list[Arm]:
+    """The runs as arms, in the paper's order; seeds rise within each."""
+    named: dict[str, list[Run]] = {}
+    for run, name in zip(runs, _names(runs), strict=True):
+        named.setdefault(name, []).append(run)
+    arms = [Arm(name, tuple(sorted(group, key=lambda run: run.seed))) for name, group in named.items()]
+    for arm in arms:
+        _check_seeds(arm)
+    _check_lengths(arms)
+    _check_suites(arms)
+    return sorted(arms, key=_order)
+
+
+def _names(runs: Sequence[Run]) -> list[str]:
+    names = [str(run.meta.get("arm") or derived_name(run)) for run in runs]
+    for name in set(names):
+        group = [run for run, other in zip(runs, names, strict=True) if other == name and not run.meta.get("arm")]
+        varying = _varying_keys([run.config for run in group])
+        for index, run in enumerate(runs):
+            if names[index] == name and not run.meta.get("arm") and varying:
+                names[index] = f"{name} [{', '.join(f'{key}={run.config.get(key)}' for key in varying)}]"
+    return [
+        name if run.probe_position is None else f"{name}{_PROBE}{run.probe_position})"
+        for name, run in zip(names, runs, strict=True)
+    ]
+
+
+def derived_name(run: Run) -> str:
+    """The paper's name for what the run's protocol, method and settings amount to."""
+    if run.protocol in ("separate", "simultaneous"):
+        return run.protocol
+    method = str(run.meta.get("method") or run.config.get("method") or run.path.name)
+    if method == "baseline" or (method == "clear" and run.config.get("replay_fraction") == 0):
+        return "sequential"
+    if method != "clear":
+        return method
+    cloning = [run.config.get(key, 1) for key in ("policy_cloning_weight", "value_cloning_weight")]
+    fraction, share = run.config.get("replay_fraction", 0.5), run.config.get("buffer_share", 0.5)
+    name = "clear" + {0.5: "", 0.25: "-75-25", 1.0: "-100-replay"}.get(fraction, f"-replay-{fraction:g}")
+    if not any(cloning):
+        name += "-no-cloning"
+    if share != 0.5 and run.config.get("buffer_frames") is None:
+        name += f"-buffer-1/{1 / share:.3g}" if share > 0 else "-buffer-0"
+    return name
+
+
+def _varying_keys(configs: Sequence[dict[str, Any]]) -> list[str]:
+    keys = sorted(set().union(*configs) - _MACHINE_KEYS) if configs else []
+    return [key for key in keys if len({repr(config.get(key)) for config in configs}) > 1]
+
+
+def _order(arm: Arm) -> tuple[int, str, int]:
+    known = list(LABELS)
+    base = base_name(arm.name)
+    rank = known.index(base) if base in known else len(known)
+    return rank, base, -1 if arm.probe_position is None else arm.probe_position
+
+
+def _check_seeds(arm: Arm) -> None:
+    first: dict[int, Run] = {}
+    for run in arm.runs:
+        if run.seed in first:
+            raise ReportError(
+                f"arm {arm.name!r} has two runs with seed {run.seed}: {first[run.seed].path} and {run.path}; give one"
+            )
+        first[run.seed] = run
+
+
+def _check_lengths(arms: Sequence[Arm]) -> None:
+    """Scores that are averaged over training say nothing about each other unless the training is equally long."""
+    lengths: dict[float, list[str]] = {}
+    for arm in arms:
+        for run in arm.runs:
+            if run.planned_frames is not None:
+                lengths.setdefault(run.planned_frames, []).append(f"{arm.name} seed {run.seed} ({run.path.name})")
+    if len(lengths) > 1:
+        listed = "; ".join(f"{frames:,.0f} frames: {_some(names)}" for frames, names in sorted(lengths.items()))
+        raise ReportError(f"runs of different lengths cannot stand in one report ({listed}); report them one by one")
+
+
+def _check_suites(arms: Sequence[Arm]) -> None:
+    suites: dict[str, list[str]] = {}
+    for arm in arms:
+        for run in arm.runs:
+            if suite := run.meta.get("suite"):
+                suites.setdefault(str(suite), []).append(arm.name)
+    if len(suites) > 1:
+        listed = "; ".join(f"{suite}: {_some(list(dict.fromkeys(names)))}" for suite, names in sorted(suites.items()))
+        raise ReportError(f"runs on different suites cannot stand in one report ({listed}); report them one by one")
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,0 +1,123 @@
+"""What one run achieved on one task, in numbers. Every measure is None where the run cannot tell.
+
+The *evaluated return* between two evaluations is the straight line between them; before the first and after the last
+it stays as it is. The *score at frame t* is the mean of the evaluations in the last 2 % of the run's planned frames
+before t (t included), or the last one before t where that stretch holds none. An *absence* of a task is the time from
+the end of a visit to the start of the next, or to the end of the run.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clearl.report.load import Curve, Run
+
+SCORE_WINDOW = 0.02
+"""Long enough to average a few evaluations, short against a visit."""
+LEARNT_SHARE = 0.05
+"""A visit that ends below this share of the task's best score has learnt nothing that could be kept."""
+
+
+def cumulative(run: Run, task: str) -> float | None:
+    """The paper's measure (Appendix B): the mean of the evaluated return over all of training, read at the end."""
+    return mean_return(run, task, 0.0, run.end_frames)
+
+
+def mean_return(run: Run, task: str, start: float, end: float) -> float | None:
+    """The mean of the evaluated return from frame `start` to frame `end`."""
+    curve = run.curves.get(task)
+    if curve is None or end <= start:
+        return None
+    inner = (curve.frames > start) & (curve.frames < end)
+    frames = np.concatenate([[start], curve.frames[inner], [end]])
+    returns = np.interp(frames, curve.frames, curve.returns)
+    return float(np.sum(np.diff(frames) * (returns[1:] + returns[:-1]) / 2) / (end - start))
+
+
+def running_cumulative(curve: Curve, at: np.ndarray) -> np.ndarray:
+    """The mean of the evaluated return from frame 0 to each of the frames `at` > 0."""
+    frames = np.union1d(np.union1d(curve.frames, at), [0.0])
+    returns = np.interp(frames, curve.frames, curve.returns)
+    areas = np.concatenate([[0.0], np.cumsum(np.diff(frames) * (returns[1:] + returns[:-1]) / 2)])
+    return areas[np.searchsorted(frames, at)] / at
+
+
+def final(run: Run, task: str) -> float | None:
+    """The score at the end of training."""
+    return score_at(run, task, run.end_frames)
+
+
+def score_at(run: Run, task: str, frame: float, *, after: float = -np.inf) -> float | None:
+    """The score at `frame`; only evaluations later than `after` count, and None if there are none."""
+    curve = run.curves.get(task)
+    if curve is None:
+        return None
+    window = SCORE_WINDOW * (run.planned_frames or run.end_frames)
+    before = (curve.frames <= frame) & (curve.frames > after)
+    recent = before & (curve.frames > frame - window)
+    if recent.any():
+        return float(curve.returns[recent].mean())
+    return float(curve.returns[before][-1]) if before.any() else None
+
+
+def absences(run: Run, task: str) -> list[tuple[float, float]]:
+    """For each absence of the task: its score at the end of the visit before, and at the end of the absence."""
+    visits = run.visits(task)
+    returns_at = [start for start, _ in visits[1:]] + [run.end_frames] * bool(visits)
+    scores = []
+    for (start, left), back in zip(visits, returns_at, strict=True):
+        learnt = score_at(run, task, left, after=start)
+        kept = score_at(run, task, back, after=left) if back > left else None
+        if learnt is not None and kept is not None:
+            scores.append((learnt, kept))
+    return scores
+
+
+def forgetting(run: Run, task: str) -> float | None:
+    """The mean drop over the task's absences: score at the end of the visit, minus score at the end of the absence."""
+    drops = [learnt - kept for learnt, kept in absences(run, task)]
+    return float(np.mean(drops)) if drops else None
+
+
+def kept(run: Run, task: str) -> float | None:
+    """The share of the score that outlived an absence, mean over the absences before which something was learnt."""
+    curve = run.curves.get(task)
+    least = LEARNT_SHARE * float(curve.returns.max()) if curve is not None else 0.0
+    shares = [after / learnt for learnt, after in absences(run, task) if learnt > max(least, 0.0)]
+    return float(np.mean(shares)) if shares else None
+
+
+def backward_transfer(run: Run, task: str) -> float | None:
+    """What all that came after the first visit did to the task: final score minus score at the end of that visit."""
+    visits = run.visits(task)
+    if not visits or visits[0][1] >= run.end_frames:
+        return None
+    first, last = score_at(run, task, visits[0][1], after=visits[0][0]), final(run, task)
+    return None if first is None or last is None else last - first
+
+
+def first_visit_mean(run: Run, task: str) -> float | None:
+    """The mean of the evaluated return over the task's first visit: how fast it was learnt."""
+    visits = run.visits(task)
+    return mean_return(run, task, *visits[0]) if visits else None
+
+
+def forward_transfer(run: Run, task: str, separate: list[Run]) -> float | None:
+    """How much better the first visit went than the same frames of a network that only ever saw this task.
+
+    Mean return over the first visit, minus that of the `separate` runs over as many frames of their own (mean over
+    their seeds). On the x-axis, which sums the frames of all tasks, those take `frames_scale` times as long.
+    """
+    visits = run.visits(task)
+    ours = first_visit_mean(run, task)
+    if ours is None:
+        return None
+    frames = visits[0][1] - visits[0][0]
+    theirs = [mean_return(other, task, 0.0, frames * float(other.meta.get("frames_scale") or 1)) for other in separate]
+    known = [value for value in theirs if value is not None]
+    return ours - float(np.mean(known)) if known else None
+
+
+def probe_mean(run: Run) -> float | None:
+    """Plasticity: the mean of the evaluated return over the probe's visit."""
+    return first_visit_mean(run, run.probe_task) if run.probe_task else None

@@ -1,0 +1,95 @@
+"""Runs that differ only in seed or machine are one arm; what cannot be compared is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from clearl.errors import ReportError
+from clearl.report.arms import derived_name, group_arms, label
+from clearl.report.load import load_run, load_runs
+
+
+def _arms(make_run):
+    return group_arms(load_runs([make_run.root]))
+
+
+def test_the_name_in_the_meta_data_groups_seeds_in_the_papers_order(make_run):
+    for arm in ("clear", "mine", "sequential", "clear-75-25"):
+        for seed in (2, 0):
+            make_run(arm, seed)
+    assert [(arm.name, arm.seeds) for arm in _arms(make_run)] == [
+        ("sequential", [0, 2]),
+        ("clear", [0, 2]),
+        ("clear-75-25", [0, 2]),
+        ("mine", [0, 2]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "protocol", "expected"),
+    [
+        ({"method": "baseline"}, "sequential", "sequential"),
+        ({"method": "clear", "replay_fraction": 0}, "sequential", "sequential"),
+        ({"method": "clear"}, "sequential", "clear"),
+        ({"method": "clear", "replay_fraction": 0.25}, "sequential", "clear-75-25"),
+        ({"method": "clear", "replay_fraction": 1.0}, "sequential", "clear-100-replay"),
+        ({"method": "clear", "replay_fraction": 0.4}, "sequential", "clear-replay-0.4"),
+        ({"method": "clear", "policy_cloning_weight": 0, "value_cloning_weight": 0}, "sequential", "clear-no-cloning"),
+        ({"method": "clear", "buffer_share": 1 / 18}, "sequential", "clear-buffer-1/18"),
+        ({"method": "clear", "buffer_share": 1 / 180}, "sequential", "clear-buffer-1/180"),
+        ({"method": "ewc"}, "sequential", "ewc"),
+        ({"method": "baseline"}, "simultaneous", "simultaneous"),
+        ({"method": "baseline"}, "separate", "separate"),
+    ],
+)
+def test_a_run_without_a_name_gets_the_papers(make_run, settings, protocol, expected):
+    path = make_run(None, config=settings, protocol=protocol, method=settings["method"])
+    assert derived_name(load_run(path)) == expected
+
+
+def test_settings_that_differ_make_arms_of_their_own_but_the_machine_does_not(make_run):
+    make_run(None, 0, config={"learning_rate": 0.001, "workers": 1}, name="x")
+    make_run(None, 1, config={"learning_rate": 0.001, "workers": 4}, name="y")
+    make_run(None, 0, config={"learning_rate": 0.01}, name="z")
+    arms = {arm.name: arm.seeds for arm in _arms(make_run)}
+    assert arms == {"clear [learning_rate=0.001]": [0, 1], "clear [learning_rate=0.01]": [0]}
+
+
+def test_each_position_of_the_probe_is_an_arm(make_run):
+    for position in (2, 0):
+        make_run("clear", 0, protocol="probe", probe_position=position, name=f"p{position}")
+    assert [arm.name for arm in _arms(make_run)] == ["clear (probe at 0)", "clear (probe at 2)"]
+    assert label("clear (probe at 2)") == "CLEAR, probe at 2"
+
+
+def test_the_same_seed_twice_is_refused(make_run):
+    make_run("clear", 0, name="x")
+    make_run("clear", 0, name="y")
+    with pytest.raises(ReportError, match=r"arm 'clear' has two runs with seed 0: .*x and .*y; give one"):
+        _arms(make_run)
+
+
+def test_runs_of_different_lengths_are_refused_with_their_lengths(make_run):
+    make_run("clear", 0)
+    make_run("sequential", 0, cycles=3)
+    with pytest.raises(ReportError, match=r"4,000 frames: clear seed 0.*; 6,000 frames: sequential seed 0.*one by one"):
+        _arms(make_run)
+
+
+def test_an_unfinished_run_is_of_the_planned_length(make_run):
+    make_run("clear", 0)
+    make_run("clear", 1, until=0.2, status="running")
+    assert [arm.seeds for arm in _arms(make_run)] == [[0, 1]]
+
+
+def test_different_suites_are_refused(make_run):
+    make_run("clear", 0)
+    make_run("sequential", 0, suite="atari")
+    with pytest.raises(ReportError, match="atari: sequential; minatar: clear"):
+        _arms(make_run)
+
+
+def test_boundaries_and_task_order(make_run):
+    make_run("ewc", 0, needs_boundaries=True, tasks=["b", "a"])
+    (arm,) = _arms(make_run)
+    assert arm.needs_boundaries and arm.tasks == ["b", "a"]
