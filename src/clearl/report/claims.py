@@ -1,0 +1,133 @@
+"""The paper's claims, each as an effect and the range in which the effect must lie for the claim to hold.
+
+The ranges were fixed before any run was looked at, each with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from clearl.report.effects import (
+    Sample,
+    cumulative,
+    drift,
+    kept,
+    mean,
+    new_task_means,
+    position_between,
+    probe_means,
+    ratio,
+    ratio_to_best,
+)
+from clearl.report.load import Arm
+from clearl.report.paper import ATARI, DMLAB, PaperTable
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim of the paper and how it is put to the test."""
+
+    id: str
+    claim: str
+    paper: str
+    arms: tuple[tuple[str, ...], ...]
+    """For each arm that it takes, the names that will do, the best first."""
+    measure: str
+    effect: Callable[..., float]
+    range: tuple[float, float]
+    reason: str
+    gather: Callable[[Sequence[Arm]], list[Sample] | None]
+    table: PaperTable | None = None
+    is_probe: bool = False
+
+
+_DRIFT = "change of the probe's return from its first to its last position, as a share of its mean"
+_RATIO = "cumulative score of {} as a share of that of {}, mean over the tasks"
+
+CLAIMS = (
+    Claim(
+        "separate-simultaneous", "Training on all tasks at once is as good as training on each alone",
+        "“very little difference between separate and simultaneous training”",
+        (("simultaneous",), ("separate",)), _RATIO.format("simultaneous", "separate"), ratio, (0.85, 1.15),
+        "the paper calls a difference of up to 11 % on a task very little", cumulative, DMLAB,
+    ),
+    Claim(
+        "sequential-forgets", "Without replay, a task is forgotten while others are trained",
+        "“tasks that are not currently being learned exhibit very dramatic catastrophic forgetting”",
+        (("sequential",),), "share of a task's score that the baseline keeps while the task is away", mean,
+        (-np.inf, 0.75), "losing a quarter or more of what was learnt is forgetting", kept,
+    ),
+    Claim(
+        "clear-keeps", "CLEAR hardly forgets",
+        "“almost eliminating catastrophic forgetting”",
+        (("clear", "clear-75-25"),), "share of a task's score that CLEAR keeps while the task is away", mean,
+        (0.85, np.inf), "a loss of at most 15 % is what remains of an almost eliminated one", kept,
+    ),
+    Claim(
+        "clear-simultaneous", "With CLEAR, sequential training is almost as good as simultaneous training",
+        "“sequential tasks train almost as well as simultaneous tasks”",
+        (("clear",), ("simultaneous",)), _RATIO.format("CLEAR", "simultaneous"), ratio, (0.85, np.inf),
+        "the paper's own table gives 0.92 and calls it almost as well", cumulative, DMLAB,
+    ),
+    Claim(
+        "no-cloning-between", "Without cloning, CLEAR stands between the baseline and itself",
+        "“Without behavioral cloning, the mixture of new experience and replay still reduces catastrophic forgetting, "
+        "though the effect is reduced”",
+        (("clear-no-cloning",), ("sequential",), ("clear",)),
+        "where CLEAR without cloning stands in cumulative score: 0 = baseline, 1 = CLEAR",
+        position_between, (0.0, 1.0), "in between means in between", cumulative, DMLAB,
+    ),
+    Claim(
+        "balance", "Half new, half replay is a good balance",
+        "“50-50 new-replay represents a good tradeoff”",
+        (("clear",), ("sequential",), ("clear-75-25",), ("clear-100-replay",)),
+        "cumulative score of 50-50 as a share of the best of 100-0, 75-25 and 0-100", ratio_to_best, (0.95, np.inf),
+        "a good balance loses at most 5 % against the best other one", cumulative, DMLAB,
+    ),
+    Claim(
+        "full-replay-plasticity", "100 % replay learns new tasks worse",
+        "“100% replay reduces forgetting but lowers performance overall”",
+        (("clear-100-replay",), ("clear",)),
+        "mean return over the first visit of every task but the first: 100 % replay as a share of 50-50", ratio,
+        (-np.inf, 1.0), "worse means below 1", new_task_means,
+    ),
+    Claim(
+        "small-buffer", "A buffer of 1/18 of all frames costs little",
+        "“only minimal difference in performance”",
+        (("clear-buffer-1/18",), ("clear",)), _RATIO.format("buffer 1/18", "buffer 1/2"), ratio, (0.9, np.inf),
+        "little is at most 10 %; the paper's own table gives 0.99", cumulative, DMLAB,
+    ),
+    Claim(
+        "tiny-buffer", "A buffer of 1/180 of all frames costs little",
+        "“a slight decrease in robustness to catastrophic forgetting”",
+        (("clear-buffer-1/180",), ("clear",)), _RATIO.format("buffer 1/180", "buffer 1/2"), ratio, (0.9, np.inf),
+        "little is at most 10 %; the paper's own table gives 0.99", cumulative, DMLAB,
+    ),
+    Claim(
+        "probe-clear", "With CLEAR, a new task is learnt equally well early and late",
+        "“the performance attained on the probe task is independent of the point at which it is introduced”",
+        (("clear",),), _DRIFT, drift,
+        (-0.15, 0.15), "equal allows the same 15 % as the other claims of likeness", probe_means, is_probe=True,
+    ),
+    Claim(
+        "probe-full-replay", "With 100 % replay, a new task is learnt worse the later it comes",
+        "“deteriorates markedly as it appears later in the sequence of tasks”",
+        (("clear-100-replay",),), _DRIFT,
+        drift, (-np.inf, 0.0), "worse late means a change below 0", probe_means, is_probe=True,
+    ),
+    Claim(
+        "clear-progress-compress", "CLEAR is at least as good as Progress & Compress",
+        "“CLEAR performs comparably to or better than P&C”",
+        (("clear-75-25", "clear"), ("progress-compress",)), _RATIO.format("CLEAR", "P&C"), ratio, (0.9, np.inf),
+        "comparable allows a loss of 10 %", cumulative, ATARI,
+    ),
+    Claim(
+        "clear-ewc", "CLEAR is better than EWC",
+        "“significantly better than EWC and baseline”",
+        (("clear-75-25", "clear"), ("ewc",)), _RATIO.format("CLEAR", "EWC"), ratio, (1.0, np.inf),
+        "better means above 1", cumulative, ATARI,
+    ),
+)  # fmt: skip

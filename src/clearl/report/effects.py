@@ -1,0 +1,105 @@
+"""What the claims compare: samples over seeds out of arms, and effects out of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from clearl.report import metrics
+from clearl.report.load import Arm, Run
+
+Sample = np.ndarray
+"""Values of one arm, [seeds] or [seeds, tasks]."""
+
+
+def finished(arm: Arm) -> list[Run]:
+    """The runs that count."""
+    return [run for run in arm.runs if run.is_finished]
+
+
+def cumulative(arms: Sequence[Arm]) -> list[Sample] | None:
+    """Cumulative scores on the tasks that all arms evaluated."""
+    return _matrices(arms, metrics.cumulative, _shared_tasks(arms))
+
+
+def new_task_means(arms: Sequence[Arm]) -> list[Sample] | None:
+    """Returns over the first visit of each task but the first: only then is there older experience to replay."""
+    shared = _shared_tasks(arms)
+    return _matrices(arms, metrics.first_visit_mean, [task for task in arms[0].tasks if task in shared][1:])
+
+
+def kept(arms: Sequence[Arm]) -> list[Sample] | None:
+    """For each run the share kept, mean over its tasks."""
+    samples = []
+    for arm in arms:
+        shares = [[metrics.kept(run, task) for task in arm.tasks] for run in finished(arm)]
+        known = [[share for share in row if share is not None] for row in shares]
+        samples.append(np.array([np.mean(row) for row in known if row]))
+    return samples
+
+
+def probe_means(arms: Sequence[Arm]) -> list[Sample] | None:
+    """The probe's mean return over its visit, for each position."""
+    task = arms[0].runs[0].probe_task
+    floor = _floor(arms, task) if task else 0.0
+    means = [[metrics.probe_mean(run) for run in finished(arm)] for arm in arms]
+    return [np.array([mean - floor for mean in row if mean is not None]) for row in means]
+
+
+def _matrices(
+    arms: Sequence[Arm], measure: Callable[[Run, str], float | None], tasks: Sequence[str]
+) -> list[Sample] | None:
+    """For each arm [seeds, tasks], counted from the floor of each task; runs that miss a task are left out."""
+    if not tasks:
+        return None
+    floors = np.array([_floor(arms, task) for task in tasks])
+    rows = [[[measure(run, task) for task in tasks] for run in finished(arm)] for arm in arms]
+    return [
+        np.array([row for row in arm if None not in row], dtype=float).reshape(-1, len(tasks)) - floors for arm in rows
+    ]
+
+
+def _shared_tasks(arms: Sequence[Arm]) -> list[str]:
+    return [task for task in arms[0].tasks if all(task in run.curves for arm in arms for run in finished(arm))]
+
+
+def _floor(arms: Sequence[Arm], task: str) -> float:
+    """Scores count from zero, or from the least return seen where that is below zero, so that shares make sense."""
+    returns = [run.curves[task].returns.min() for arm in arms for run in arm.runs if task in run.curves]
+    return min(0.0, *returns) if returns else 0.0
+
+
+def ratio(ours: Sample, theirs: Sample) -> float:
+    """Score as a share of the other arm's, mean over the tasks."""
+    below = theirs.mean(0)
+    return float(np.mean(ours.mean(0) / below)) if (below > 0).all() else np.nan
+
+
+def ratio_to_best(ours: Sample, *others: Sample) -> float:
+    """Score as a share of the best other arm's."""
+    ratios = [ratio(ours, other) for other in others]
+    return min(ratios) if np.isfinite(ratios).all() else np.nan
+
+
+def position_between(middle: Sample, low: Sample, high: Sample) -> float:
+    """Where an arm stands between two others: 0 at the lower, 1 at the upper; tasks weigh alike."""
+    scale = high.mean(0)
+    if not (scale > 0).all():
+        return np.nan
+    bottom, here = (float(np.mean(sample.mean(0) / scale)) for sample in (low, middle))
+    return (here - bottom) / (1 - bottom) if bottom < 1 else np.nan
+
+
+def mean(sample: Sample) -> float:
+    """The mean over seeds."""
+    return float(sample.mean())
+
+
+def drift(*positions: Sample) -> float:
+    """The probe's change from its first to its last position (a line through the means), as a share of its mean."""
+    means = np.array([sample.mean() for sample in positions])
+    if means.mean() <= 0:
+        return np.nan
+    slope = np.polyfit(np.arange(len(means)), means, 1)[0]
+    return float(slope * (len(means) - 1) / means.mean())

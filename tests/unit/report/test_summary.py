@@ -1,0 +1,108 @@
+"""The numbers that others read, and the sentence that sums them up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from clearl.report.arms import group_arms
+from clearl.report.load import load_runs
+from clearl.report.summary import headline, summarise
+
+
+def _summary(make_run):
+    return summarise(group_arms(load_runs([make_run.root])), title="test")
+
+
+def test_the_summary_has_the_fixed_form(make_run):
+    for seed, level in ((1, 2.0), (4, 4.0)):
+        make_run("clear", seed, returns=lambda task, share, level=level: level * share)
+    arm = _summary(make_run).to_json()["arms"]["clear"]
+    assert arm["seeds"] == [1, 4] and list(arm["tasks"]) == ["a", "b"]
+    assert arm["tasks"]["a"]["cumulative"] == {
+        "mean": pytest.approx(1.5),
+        "std": pytest.approx(0.5**0.5),
+        "per_seed": [pytest.approx(1.0), pytest.approx(2.0)],
+    }
+    assert arm["tasks"]["b"]["final"]["per_seed"] == [2.0, 4.0]
+    # a leaves at 1/4 and returns at 1/2, leaves at 3/4 and the run ends: it gains a quarter of the level each time.
+    assert arm["tasks"]["a"]["forgetting"]["per_seed"] == [pytest.approx(-0.5), pytest.approx(-1.0)]
+    assert arm["boundaries"] == "none"
+
+
+def test_normalised_scores_are_shares_of_simultaneous_training(make_run):
+    for seed in range(3):
+        make_run("simultaneous", seed, protocol="simultaneous", returns=lambda task, share: {"a": 4.0, "b": 40.0}[task])
+        make_run("clear", seed, returns=lambda task, share: {"a": 3.0, "b": 30.0}[task])
+    summary = _summary(make_run)
+    assert summary.reference == "simultaneous"
+    iqm = summary.arms["clear"].iqm
+    assert iqm is not None and iqm.value == pytest.approx(0.75)
+
+
+def test_forward_transfer_needs_the_separate_runs(make_run):
+    make_run("clear", 0)
+    assert "forward_transfer" not in _summary(make_run).arms["clear"].tasks["a"]
+    make_run.separate("separate", 0, returns=lambda task, share: 0.25)
+    summary = _summary(make_run)
+    stat = summary.arms["clear"].stat("a", "forward_transfer")
+    assert stat is not None and stat.mean == pytest.approx(0.75)
+    assert summary.arms["separate"].stat("a", "forward_transfer") is None
+
+
+def _forgets(keeps: dict[str, float]):
+    """At the end of a visit a task stands at 10, at the end of an absence at 10 * keeps."""
+
+    def returns(task: str, share: float) -> float:
+        visit = int(np.ceil(share * 4 - 1e-9)) - 1
+        return 10.0 if "ab"[visit % 2] == task else 10.0 * keeps[task]
+
+    return returns
+
+
+def test_the_headline_says_what_the_two_arms_kept(make_run):
+    make_run("sequential", 0, returns=_forgets({"a": 0.23, "b": 0.5}))
+    make_run("clear", 0, returns=_forgets({"a": 0.99, "b": 0.95}))
+    assert headline(_summary(make_run)) == (
+        "While a task was away, the baseline kept 36 % of its score on it and CLEAR 97 % (mean of 2 tasks); the gap "
+        "was widest on a: 23 % against 99 %."
+    )
+
+
+def test_the_headline_of_one_task_that_was_away(make_run):
+    for arm, keeps in (("sequential", 0.23), ("clear", 0.99)):
+        make_run(arm, 0, cycles=1, returns=lambda task, share, keeps=keeps: 10.0 if share <= 0.5 else 10 * keeps)
+    assert headline(_summary(make_run)) == "The baseline kept 23 % of its a score while away, CLEAR kept 99 %."
+
+
+def test_the_headline_of_one_arm(make_run):
+    make_run("clear", 0, returns=_forgets({"a": 0.9, "b": 0.8}))
+    assert headline(_summary(make_run)) == "While a task was away, CLEAR kept 85 % of its score on it."
+
+
+def test_the_headline_where_nothing_is_ever_away_or_evaluated(make_run):
+    path = make_run("simultaneous", 0, protocol="simultaneous", returns=lambda task, share: 2.0)
+    assert headline(_summary(make_run)) == (
+        "Mean return over all of training, averaged over the tasks: Simultaneous 2.00."
+    )  # fmt: skip
+    (path / "metrics.jsonl").write_bytes(b"")
+    assert headline(_summary(make_run)) == "No evaluation has been recorded yet."
+
+
+def test_notes_say_what_is_unfinished_or_missing(make_run):
+    make_run("clear", 0, until=0.25, status="interrupted")
+    (make_run("sequential", 0, status="running") / "metrics.jsonl").write_bytes(b"")
+    assert _summary(make_run).notes == [
+        "Baseline (sequential), seed 0: nothing has been evaluated yet.",
+        "CLEAR, seed 0: not finished, measured at 25% of its frames; left out of the findings.",
+    ]
+
+
+def test_a_task_that_one_seed_lacks_is_noted_and_the_rest_measured(make_run):
+    make_run("clear", 0, tasks=["a", "b"])
+    path = make_run("clear", 1, tasks=["a", "b"])
+    lines = (path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    (path / "metrics.jsonl").write_bytes(b"".join(line for line in lines if b'"task":"b"' not in line))
+    summary = _summary(make_run)
+    assert summary.arms["clear"].tasks["b"]["cumulative"].per_seed == (1.0, None)
+    assert summary.notes == ["CLEAR: not every seed evaluated b."]
