@@ -1,0 +1,33 @@
+"""`clearl report`: page, figures and tables out of run directories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from clearl.cli.arguments import POSITIONAL, parse
+
+ABOUT = """Compare runs: index.html (opens offline), figures (svg, png), tables (md, csv, tex) and summary.json.
+Runs that differ only in their seed make one arm; directories are searched for runs."""
+
+
+@dataclass(frozen=True)
+class ReportArgs:
+    """What `clearl report` takes."""
+
+    runs: Annotated[tuple[str, ...], POSITIONAL, "run directories, or directories with runs in them"]
+    out: Annotated[str, "the directory to write to"] = "report"
+    title: Annotated[str, "what the page is called"] = "clearl report"
+
+
+def main(argv: list[str]) -> int:
+    """Run the verb; the exit code."""
+    args = parse(ReportArgs, argv, verb="report", about=ABOUT)
+
+    from clearl.report import make_report, summary_table
+
+    out = Path(args.out)
+    summary_table(make_report([Path(run) for run in args.runs], out, title=args.title))
+    print(f"report: {out / 'index.html'}")
+    return 0
