@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import google_crc32c
@@ -13,6 +15,20 @@ MAGIC = b"CLR1"  # names the format and its version; lets a scan find the next r
 _HEADER = struct.Struct("<4sIIIQQ")  # magic, crc32c, length of the whole record, slot, sequence, number
 HEADER_NBYTES = _HEADER.size
 _CHECKED_FROM = 8  # the crc covers everything after itself
+
+
+Buffer = bytes | memoryview | mmap.mmap
+
+
+@dataclass(frozen=True)
+class ShardKey:
+    """What makes a record one of this slot of this run, and not another's; and the bounds of what it may be."""
+
+    slot: int
+    stream: int
+    """Of the slot's random numbers."""
+    capacity: int
+    max_record_nbytes: int
 
 
 class Header(NamedTuple):
@@ -31,7 +47,7 @@ def pack_record(slot: int, sequence: int, number: int, payload: bytes) -> bytes:
     return _HEADER.pack(MAGIC, crc, length, slot, sequence, number) + payload
 
 
-def read_header(data: bytes | memoryview, offset: int = 0) -> Header | None:
+def read_header(data: Buffer, offset: int = 0) -> Header | None:
     """The header at `offset`, unchecked; None where none can be."""
     if offset + HEADER_NBYTES > len(data):
         return None
@@ -40,7 +56,7 @@ def read_header(data: bytes | memoryview, offset: int = 0) -> Header | None:
     return header if magic == MAGIC and header.length >= HEADER_NBYTES else None
 
 
-def is_whole(data: bytes | memoryview, header: Header, offset: int = 0) -> bool:
+def is_whole(data: Buffer, header: Header, offset: int = 0) -> bool:
     """Whether the record at `offset` is all there and unharmed."""
     end = offset + header.length
     return end <= len(data) and google_crc32c.value(bytes(data[offset + _CHECKED_FROM : end])) == header.crc

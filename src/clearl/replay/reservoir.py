@@ -17,6 +17,14 @@ _LOW_SHARE = 16  # a sixteenth of the numbers above the threshold is kept sorted
 _BLOCK = 1 << 18
 
 
+def grown(array: np.ndarray, wanted: int, capacity: int) -> np.ndarray:
+    """`array` with room for `wanted` entries: doubled, within `capacity`, so that it costs nothing before it is due."""
+    if wanted <= len(array):
+        return array
+    size = min(capacity, max(1024, 2 * wanted))
+    return np.concatenate([array, np.zeros(size - len(array), array.dtype)])
+
+
 class Reservoir:
     """The top C of all sequence numbers so far, by random number.
 
@@ -69,7 +77,8 @@ class Reservoir:
         """Count the next unroll, with the answer that `place` gave."""
         if position is not None:
             if position == self.held:
-                self._grow(self.held + 1)
+                self._numbers = grown(self._numbers, self.held + 1, self.capacity)
+                self._sequences = grown(self._sequences, self.held + 1, self.capacity)
                 self.held += 1
             else:
                 self._pop_lowest()
@@ -83,7 +92,8 @@ class Reservoir:
         """Count all unrolls up to `next_sequence`: the same as `place` and `commit` for each, many at a time."""
         filling = min(next_sequence, self.capacity)
         if self.next_sequence < filling:
-            self._grow(filling, exact=True)
+            self._numbers = grown(self._numbers, filling, filling)
+            self._sequences = grown(self._sequences, filling, filling)
             self._sequences[self.held : filling] = np.arange(self.held, filling)
             self._numbers[self.held : filling] = unroll_numbers(self._stream, self._sequences[self.held : filling])
             self.held = self.next_sequence = filling
@@ -174,11 +184,3 @@ class Reservoir:
         self._low_next = 0
         self._low_end = 0
         self._late: list[tuple[int, int]] = []
-
-    def _grow(self, wanted: int, *, exact: bool = False) -> None:
-        """Make room for `wanted` unrolls, doubling, so that a large capacity costs nothing before it is used."""
-        if wanted <= len(self._numbers):
-            return
-        size = min(self.capacity, wanted if exact else max(1024, 2 * wanted))
-        self._numbers = np.concatenate([self._numbers, np.zeros(size - len(self._numbers), np.uint64)])
-        self._sequences = np.concatenate([self._sequences, np.zeros(size - len(self._sequences), np.int64)])

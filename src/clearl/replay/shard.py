@@ -6,7 +6,7 @@ import numpy as np
 
 from clearl.errors import CorruptFileError, StorageError
 from clearl.replay.codec import Codec
-from clearl.replay.framing import open_record, pack_record
+from clearl.replay.framing import HEADER_NBYTES, ShardKey, open_record, pack_record
 from clearl.replay.reservoir import Reservoir
 from clearl.replay.store import Store
 from clearl.seeding import derive, unroll_number
@@ -30,12 +30,10 @@ class ReplayShard:
         self._codec = Codec(layout)
         self._reservoir = Reservoir(self._stream, capacity_unrolls)
         self._store = store
-        self._lost = 0
-        self._unreadable = 0
         self._newest: int | None = None
         self._draws = 0
         self._floor_marks = [(0, 0)]
-        store.open(slot, self._stream)
+        store.open(ShardKey(slot, self._stream, capacity_unrolls, HEADER_NBYTES + self._codec.max_nbytes))
         self._takes_up = store.recovered_next_sequence() > 0
 
     @property
@@ -46,7 +44,7 @@ class ReplayShard:
     @property
     def held(self) -> int:
         """How many unrolls can be sampled, the newest included."""
-        return self._reservoir.held - self._lost
+        return self._store.count
 
     @property
     def nbytes(self) -> int:
@@ -61,7 +59,7 @@ class ReplayShard:
     @property
     def quarantined(self) -> int:
         """How many damaged records were found, by opening the store or by sampling."""
-        return self._unreadable + self._store.counters().get("quarantined", 0)
+        return self._store.counters()["quarantined"]
 
     def counters(self) -> dict[str, int]:
         """Figures for the records of a run."""
@@ -69,8 +67,7 @@ class ReplayShard:
             **self._store.counters(),
             "inserted": self.next_sequence,
             "held": self.held,
-            "lost": self._lost,
-            "quarantined": self.quarantined,
+            "lost": self._reservoir.held - self.held,
             "bytes": self.nbytes,
             "index_bytes": self.index_nbytes,
         }
@@ -91,9 +88,7 @@ class ReplayShard:
         number, position = self._reservoir.place()
         if position is not None:
             record = pack_record(self.slot, sequence, number, self._codec.encode(row))
-            fills_hole = position < self._reservoir.held and not self._store.has(position)
             self._store.put(position, record)
-            self._lost -= fills_hole
         self._reservoir.commit(number, position)
         self._newest, self._draws = position, 0
         return sequence
@@ -117,8 +112,6 @@ class ReplayShard:
                 return True
             except CorruptFileError:
                 self._store.forget(position)
-                self._unreadable += 1
-                self._lost += 1
         return False
 
     def recovered_next_sequence(self) -> int:
@@ -132,7 +125,6 @@ class ReplayShard:
         self._reservoir = Reservoir(self._stream, self._reservoir.capacity)
         self._reservoir.advance(next_sequence)
         self._store.restore(self._reservoir.sequences, next_sequence)
-        self._lost = self._reservoir.held - int(self._store.present(self._reservoir.held).sum())
         newest = np.flatnonzero(self._reservoir.sequences == next_sequence - 1)
         self._newest, self._draws = (int(newest[0]) if len(newest) else None), 0
         self._floor_marks = [(0, 0), (next_sequence, self._reservoir.threshold)]

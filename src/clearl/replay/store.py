@@ -7,17 +7,18 @@ from typing import Protocol
 
 import numpy as np
 
+from clearl.replay.disk import DiskStore
 from clearl.replay.forecast import StoreKind, choose_store
-from clearl.replay.framing import read_header
+from clearl.replay.framing import ShardKey, read_header
 
-__all__ = ["RamStore", "Store", "choose_store", "open_store"]
+__all__ = ["DiskStore", "RamStore", "Store", "choose_store", "open_store"]
 
 
 class Store(Protocol):
     """Records by position. What `put` has returned from survives the death of this process, if the store can at all."""
 
-    def open(self, slot: int, stream: int) -> None:
-        """Take up what is there, checked. `stream` is that of the slot's random numbers: records of others are bad."""
+    def open(self, key: ShardKey) -> None:
+        """Take up what is there, checked: records of another slot or run count as damaged."""
         ...
 
     def put(self, position: int, record: bytes) -> None:
@@ -59,6 +60,11 @@ class Store(Protocol):
     def close(self) -> None: ...
 
     @property
+    def count(self) -> int:
+        """How many positions have a record."""
+        ...
+
+    @property
     def nbytes(self) -> int:
         """Bytes of RAM or disk that the records take."""
         ...
@@ -78,16 +84,20 @@ class RamStore:
 
     def __init__(self) -> None:
         self._records: list[bytes | None] = []
+        self._count = 0
         self._nbytes = 0
+        self._damaged = 0
 
-    def open(self, slot: int, stream: int) -> None:
+    def open(self, key: ShardKey) -> None:
         """Nothing outlives a process here."""
 
     def put(self, position: int, record: bytes) -> None:
         while position >= len(self._records):
             self._records.append(None)
-        self._nbytes += len(record) - len(self._records[position] or b"")
+        self._vacate(position)
         self._records[position] = record
+        self._count += 1
+        self._nbytes += len(record)
 
     def get(self, position: int) -> bytes:
         record = self._records[position]
@@ -104,8 +114,8 @@ class RamStore:
         return position < len(self._records) and self._records[position] is not None
 
     def forget(self, position: int) -> None:
-        self._nbytes -= len(self._records[position] or b"")
-        self._records[position] = None
+        self._vacate(position)
+        self._damaged += 1
 
     def recovered_next_sequence(self) -> int:
         return 0
@@ -114,7 +124,8 @@ class RamStore:
         headers = ((read_header(record), record) for record in self._records if record is not None)
         known = {header.sequence: record for header, record in headers if header is not None}
         self._records = [known.get(sequence) for sequence in sequences.tolist()]
-        self._nbytes = sum(len(record) for record in self._records if record is not None)
+        left = [len(record) for record in self._records if record is not None]
+        self._count, self._nbytes = len(left), sum(left)
 
     def reclaim(self, below: int) -> None:
         """Space is reclaimed when a record is replaced."""
@@ -124,7 +135,11 @@ class RamStore:
 
     def close(self) -> None:
         self._records.clear()
-        self._nbytes = 0
+        self._count = self._nbytes = 0
+
+    @property
+    def count(self) -> int:
+        return self._count
 
     @property
     def nbytes(self) -> int:
@@ -135,9 +150,16 @@ class RamStore:
         return 41 * len(self._records)  # a pointer and the head of a bytes object
 
     def counters(self) -> dict[str, int]:
-        return {}
+        return {"quarantined": self._damaged}
+
+    def _vacate(self, position: int) -> None:
+        record = self._records[position]
+        if record is not None:
+            self._records[position] = None
+            self._count -= 1
+            self._nbytes -= len(record)
 
 
 def open_store(kind: StoreKind, directory: Path, *, waste_share: float = 0.5) -> Store:
     """An empty RAM store, or the disk store in `directory` with whatever it holds."""
-    return RamStore()
+    return RamStore() if kind == "ram" else DiskStore(directory, waste_share=waste_share)
