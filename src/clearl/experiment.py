@@ -34,7 +34,7 @@ from clearl.records.writer import MetricsWriter, check_position
 from clearl.replay.forecast import choose_store, forecast_bytes
 from clearl.replay.mixing import Mixer
 from clearl.replay.shard import ReplayShard
-from clearl.replay.store import open_store
+from clearl.replay.store import StoreKind, open_store
 from clearl.runtimes import RUNTIMES, Job
 from clearl.runtimes.recorder import Recorder
 from clearl.runtimes.stopping import StopFlag, stop_on_signals
@@ -51,7 +51,7 @@ PARTS_ENTRY = "clearl.experiment:load_parts"
 class RunParts:
     """Makes workers, evaluators and networks of one run; see `clearl.runtimes.job.Parts`."""
 
-    def __init__(self, config: RunConfig, run_dir: Path, capacity_unrolls: int, store_kind: str) -> None:
+    def __init__(self, config: RunConfig, run_dir: Path, capacity_unrolls: int, store_kind: StoreKind) -> None:
         for module in config.imports:
             import_module(module)
         self.config, self.run_dir = config, run_dir

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 
@@ -30,25 +31,20 @@ class RmsProp(torch.optim.Optimizer):
     def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """One step for every parameter that has a gradient."""
         for group in self.param_groups:
-            params = [p for p in group["params"] if p.grad is not None]
-            if not params:
-                continue
-            grads = [p.grad for p in params]
-            for p in params:
-                if not self.state[p]:
-                    self.state[p] = {"mean_square": torch.ones_like(p), "momentum": torch.zeros_like(p)}
-            mean_squares = [self.state[p]["mean_square"] for p in params]
-            torch._foreach_mul_(mean_squares, group["decay"])
-            torch._foreach_addcmul_(mean_squares, grads, grads, 1 - group["decay"])
-            roots = torch._foreach_add(mean_squares, group["eps"])
-            torch._foreach_sqrt_(roots)
-            if group["momentum"] == 0:
-                torch._foreach_addcdiv_(params, grads, roots, -group["lr"])
-                continue
-            velocities = [self.state[p]["momentum"] for p in params]
-            torch._foreach_mul_(velocities, group["momentum"])
-            torch._foreach_addcdiv_(velocities, grads, roots, group["lr"])
-            torch._foreach_sub_(params, velocities)
+            for param in group["params"]:
+                if param.grad is not None:
+                    self._step_one(param, param.grad, group)
+
+    def _step_one(self, param: torch.Tensor, grad: torch.Tensor, group: dict[str, Any]) -> None:
+        state = self.state[param]
+        if not state:
+            state["mean_square"] = torch.ones_like(param)
+            state["momentum"] = torch.zeros_like(param)
+        mean_square, velocity = state["mean_square"], state["momentum"]
+        mean_square.mul_(group["decay"]).addcmul_(grad, grad, value=1 - group["decay"])
+        root = (mean_square + group["eps"]).sqrt_()
+        velocity.mul_(group["momentum"]).addcdiv_(grad, root, value=group["lr"])
+        param.sub_(velocity)
 
 
 def make_optimizer(config: RunConfig, params: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
