@@ -19,7 +19,6 @@ VERBS = {
     "video": "watch the trained agent play",
     "export": "the trained agent as files that need no run directory",
     "check": "is this environment fit for training, and if not, what to change",
-    "bench": "how fast this machine trains, and where the time goes",
     "list": "methods, suites, tasks, protocols, presets, runtimes, torsos",
     "doctor": "what is installed, what is missing, and how to get it",
 }
