@@ -72,9 +72,8 @@ class ActorCritic(nn.Module):
 
     def unroll(self, inputs: StepInput, state: Tensor) -> StepOutput:
         features, state = self.remember(self.torso(inputs.observation.flatten(0, 1)), inputs, state)
-        return StepOutput(self.policy(features), self.value(features).squeeze(-1), state)
-
-    forward = unroll
+        # Under autocast the heads answer in bfloat16, which is too coarse for log-probabilities and targets.
+        return StepOutput(self.policy(features).float(), self.value(features).squeeze(-1).float(), state)
 
     def remember(self, features: Tensor, inputs: StepInput, state: Tensor) -> tuple[Tensor, Tensor]:
         """The torso's features [T*B, F] through the core, if there is one: ([T, B, feature_size], state)."""

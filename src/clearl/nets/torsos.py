@@ -113,8 +113,9 @@ class Torso(nn.Module):
 
     def prepare(self, observation: Tensor) -> Tensor:
         """As float32, bytes scaled to [0, 1]; images channels last in memory, on which convolutions are faster."""
-        layout = torch.channels_last if observation.dim() == 4 else torch.contiguous_format
-        prepared = observation.to(torch.float32, memory_format=layout)
+        if observation.dim() == 4:
+            observation = observation.contiguous(memory_format=torch.channels_last)
+        prepared = observation.to(torch.float32)
         return prepared.mul_(1 / 255) if observation.dtype == torch.uint8 else prepared
 
     def activations(self, prepared: Tensor, laterals: Sequence[Tensor | None] | None = None) -> list[Tensor]:

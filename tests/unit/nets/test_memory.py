@@ -41,24 +41,3 @@ def recurrence_arguments() -> tuple[torch.Tensor, ...]:
 
 def test_backward_by_hand_is_the_gradient() -> None:
     assert torch.autograd.gradcheck(lambda *a: _Recurrence.apply(*a)[:3], recurrence_arguments())  # type: ignore[index]  # apply is untyped
-
-
-def test_per_sample_gradients_through_vmap() -> None:
-    built = core()
-    steps, batch = 5, 4
-    features, state = torch.randn(steps, batch, 3), torch.randn(batch, 8)
-    last_action, last_reward = torch.randint(2, (steps, batch)), torch.randn(steps, batch)
-    first = torch.rand(steps, batch) < 0.3
-    parameters = dict(built.named_parameters())
-
-    def loss(params, *columns):
-        *parts, start = (column.unsqueeze(-1 if column.dim() == 1 else 1) for column in columns)
-        outputs, _ = torch.func.functional_call(built, params, (*parts, start.squeeze(-1)[None]))
-        return outputs[-1].square().sum()
-
-    columns = features, last_action, last_reward, first
-    grads = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 1, 1, 1, 1, 0))(parameters, *columns, state)
-    for b in range(batch):
-        alone = built(*(column[:, b : b + 1] for column in columns), state[b : b + 1])[0][-1].square().sum()
-        for name, grad in zip(parameters, torch.autograd.grad(alone, list(parameters.values())), strict=True):
-            torch.testing.assert_close(grads[name][b], grad, rtol=1e-4, atol=1e-6)

@@ -137,6 +137,19 @@ def test_only_the_lstm_sees_last_action_and_reward() -> None:
             assert torch.equal(net.unroll(changed, state).logits, base) is not lstm
 
 
+@pytest.mark.parametrize("lstm", [False, True])
+def test_autocast_stays_near_float32(lstm: bool) -> None:
+    net = network("impala_shallow", lstm=lstm)
+    inputs, state = random_inputs(SPECS["impala_shallow"]), start_state(net)
+    exact = net.unroll(inputs, state)
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = net.unroll(inputs, state)
+    assert all(part.dtype == torch.float32 for part in rough)
+    torch.testing.assert_close(rough.logits, exact.logits, rtol=0.05, atol=0.05)
+    grads = torch.autograd.grad(rough.logits.square().sum(), list(net.torso.parameters()))
+    assert all(grad.isfinite().all() for grad in grads)
+
+
 def test_bytes_are_scaled_to_one() -> None:
     net = network("impala_shallow", lstm=False)
     white = torch.full((1, 3, 24, 32), 255, dtype=torch.uint8)
