@@ -89,15 +89,15 @@ def test_golden_numbers_off_policy() -> None:
 
 def test_termination_cuts_the_trace() -> None:
     # gamma_0 = 0: whatever comes after the terminal step does not reach v_0.
-    arguments = {
-        "behaviour_log_probs": torch.zeros(2, 1),
-        "target_log_probs": torch.zeros(2, 1),
-        "discounts": torch.tensor([[0.0], [0.9]]),
-        "values": torch.tensor([[0.3], [0.7]]),
-        "bootstrap_value": torch.tensor([5.0]),
-    }
     for later in (0.0, 100.0):
-        targets, advantages = vtrace(rewards=torch.tensor([[2.0], [later]]), **arguments)
+        targets, advantages = vtrace(
+            behaviour_log_probs=torch.zeros(2, 1),
+            target_log_probs=torch.zeros(2, 1),
+            discounts=torch.tensor([[0.0], [0.9]]),
+            rewards=torch.tensor([[2.0], [later]]),
+            values=torch.tensor([[0.3], [0.7]]),
+            bootstrap_value=torch.tensor([5.0]),
+        )
         assert targets[0, 0].item() == pytest.approx(2.0)
         assert advantages[0, 0].item() == pytest.approx(1.7)
 
