@@ -143,7 +143,7 @@ class Actor:
         self._mask[slots] = self.suite.mask(task)
         self._last_action[slots] = 0
         self._last_reward[slots] = self._score[slots] = self._steps[slots] = 0
-        self._core[slots] = 0
+        self._core.numpy()[slots] = 0  # through NumPy: outside of inference mode the tensor itself is read-only
         return _Group(task, slots, envs)
 
     @torch.inference_mode()

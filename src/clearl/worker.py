@@ -37,10 +37,12 @@ class Worker:
 
     def replay_counters(self) -> dict[str, int]:
         """What the shards hold, over all slots."""
+        counters = [shard.counters() for shard in self.shards]
         return {
-            "held": sum(shard.held for shard in self.shards),
-            "bytes": sum(shard.nbytes for shard in self.shards),
-            "quarantined": sum(shard.quarantined for shard in self.shards),
+            "held": sum(c["held"] for c in counters),
+            # Without waste: when segments are rewritten depends on when a run was resumed, what they hold does not.
+            "bytes": sum(c["bytes"] - c.get("waste_bytes", 0) for c in counters),
+            "quarantined": sum(c["quarantined"] for c in counters),
         }
 
     def close(self) -> None:

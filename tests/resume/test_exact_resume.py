@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+from whole_runs import assert_same_runs, finish, kill_and_finish, rows, small_config
+
+from clearl.config import RunConfig
+from clearl.experiment import run
+
+VARIANTS = {
+    "feed-forward": small_config(),
+    "lstm": small_config(lstm=True, tasks=("breakout", "breakout@1", "asterix")),
+    "rmsprop, annealed, mixed tasks": small_config(optimizer="rmsprop", anneal=True, protocol="simultaneous"),
+}
+
+
+Reference = tuple[RunConfig, Path, float]
+
+
+@pytest.fixture(scope="module", params=VARIANTS.values(), ids=list(VARIANTS))
+def reference(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    """A run that nothing happened to, and how long it took."""
+    out = tmp_path_factory.mktemp("reference") / "run"
+    begun = time.monotonic()
+    finish(request.param, out)
+    return request.param, out, time.monotonic() - begun
+
+
+def check(reference: Reference, tmp_path: Path, *, runs: int, kills: int, seed: int) -> None:
+    config, whole, seconds = reference
+    rng, killed = random.Random(seed), 0
+    for number in range(runs):
+        out = tmp_path / str(number)
+        killed += kill_and_finish(config, out, kills=kills, within_s=seconds, rng=rng)
+        assert_same_runs(whole, out, config)
+        assert not rows(out, "fault")
+    assert killed >= runs * kills // 3, f"only {killed} of {runs * kills} kills hit a run that was still going"
+
+
+def test_killed_and_resumed_equals_uninterrupted(reference: Reference, tmp_path: Path) -> None:
+    check(reference, tmp_path, runs=2, kills=2, seed=1)
+
+
+@pytest.mark.faults
+def test_twenty_of_twenty(reference: Reference, tmp_path: Path) -> None:
+    check(reference, tmp_path, runs=20, kills=1, seed=2)
+
+
+def test_the_same_seed_gives_the_same_run_in_the_same_process(tmp_path: Path) -> None:
+    config = small_config(cycles=1)
+    run(config, tmp_path / "a", console=False)
+    run(config, tmp_path / "b", console=False)
+    assert_same_runs(tmp_path / "a", tmp_path / "b", config)

@@ -1,0 +1,144 @@
+"""Whole runs in processes of their own, which a test may kill, and a comparison of what they left behind."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from clearl.checkpoint import CheckpointStore
+from clearl.config import RunConfig, to_yaml
+from clearl.experiment import load_parts, run
+from clearl.records.reader import scan_rows
+from clearl.records.run_dir import RunDir
+from clearl.records.schema import Row
+from clearl.replay.framing import open_record
+from clearl.replay.shard import ReplayShard
+from clearl.seeding import derive, unroll_numbers
+
+SMALL: dict[str, Any] = {
+    "method": "clear", "suite": "minatar", "tasks": ("breakout", "freeway"), "cycles": 2, "frames_per_visit": 600,
+    "seed": 3, "runtime": "inline", "slots": 4, "batch_unrolls": 3, "unroll_steps": 8, "buffer_frames": 400,
+    "eval_every_frames": 500, "eval_episodes": 2, "eval_max_steps": 20, "record_every_updates": 7,
+    "checkpoint_every_frames": 150, "replay_store": "disk", "lstm_size": 16, "learner_threads": 1,
+}  # fmt: skip
+"""A run of a second that changes tasks, fills its buffer, and whose batches never fit its rounds."""
+
+VARIES = ("wall_s", "fps")
+"""What rows say about time differs between two runs."""
+
+
+def small_config(**changes: Any) -> RunConfig:
+    return RunConfig(**{**SMALL, **changes})
+
+
+def context() -> ForkServerContext:
+    """Processes that start at once: the heavy imports are made only once, in a server that they are forked from."""
+    made = multiprocessing.get_context("forkserver")
+    made.set_forkserver_preload(["clearl.experiment", "clearl.runtimes.inline", "clearl.suites.minatar"])
+    return made
+
+
+def start(config: RunConfig, out: Path) -> BaseProcess:
+    """`clearl.experiment.run` in another process."""
+    process = context().Process(target=run, args=(config, out), kwargs={"console": False})
+    process.start()
+    return process
+
+
+def finish(config: RunConfig, out: Path) -> None:
+    """Run to the end in another process."""
+    process = start(config, out)
+    process.join()
+    assert process.exitcode == 0, f"the run in {out} ended with {process.exitcode}"
+
+
+def kill_and_finish(config: RunConfig, out: Path, *, kills: int, within_s: float, rng: random.Random) -> int:
+    """Kill the run `kills` times, each time at a random moment, then let it end; how often it was really killed."""
+    killed = 0
+    for _ in range(kills):
+        process = start(config, out)
+        process.join(rng.uniform(0, within_s))
+        killed += process.is_alive()
+        process.kill()
+        process.join()
+    finish(config, out)
+    return killed
+
+
+def rows(out: Path, *kinds: str) -> list[Row]:
+    """The metric rows of a run without what differs in time; all but those that tell of resumes, or only `kinds`."""
+    scan = scan_rows(out / "metrics.jsonl")
+    assert not scan.damaged_lines and not scan.torn_tail
+    wanted = [row for row in scan.rows if (row["kind"] in kinds if kinds else row["kind"] != "resume")]
+    return [{key: value for key, value in row.items() if key not in VARIES} for row in wanted]
+
+
+def state(out: Path) -> dict[str, Any]:
+    """All that the newest checkpoint holds, but for the clock and the length of the metrics file."""
+    saved = CheckpointStore(out / "checkpoints").newest()
+    assert saved is not None and saved.notes == ()
+    return {key: value for key, value in saved.tree.items() if key not in ("wall_s", "metrics_position")}
+
+
+def shards(out: Path, config: RunConfig) -> list[ReplayShard]:
+    """The replay of a run that has ended, as its newest checkpoint left it."""
+    parts = load_parts(to_yaml(config), out)
+    found = [parts.shard(slot) for slot in range(config.slots)]
+    for shard, sequence in zip(found, state(out)["shards"], strict=True):
+        shard.restore(sequence)
+    return found
+
+
+def contents(shard: ReplayShard) -> dict[int, dict[str, np.ndarray]]:
+    """Every unroll that a shard holds, decoded, by its sequence number."""
+    reservoir = shard._reservoir
+    found = {}
+    for position in np.flatnonzero(shard._store.present(reservoir.held)).tolist():
+        sequence, number = int(reservoir.sequences[position]), int(reservoir.numbers[position])
+        record = shard._store.get(position)
+        found[sequence] = shard._codec.decode(open_record(record, slot=shard.slot, sequence=sequence, number=number))
+    return found
+
+
+def top_by_number(config: RunConfig, slot: int, capacity: int, inserted: int) -> list[int]:
+    """What a reservoir must hold after `inserted` unrolls: those with the highest numbers, sought the simple way."""
+    numbers = unroll_numbers(derive(config.seed, "reservoir", slot), np.arange(inserted))
+    return sorted(np.argsort(numbers)[::-1][:capacity].tolist())
+
+
+def assert_same_runs(a: Path, b: Path, config: RunConfig) -> None:
+    """Parameters, optimiser, counters, random states, environments, replay and metrics are equal, bit for bit."""
+    assert RunDir.open(a).status == RunDir.open(b).status == "finished"
+    assert_equal(state(a), state(b), "checkpoint")
+    assert_equal(rows(a), rows(b), "metrics")
+    capacity = int(RunDir.open(a).meta["replay"]["capacity_unrolls"])
+    for one, other in zip(shards(a, config), shards(b, config), strict=True):
+        held = contents(one)
+        assert sorted(held) == top_by_number(config, one.slot, capacity, one.next_sequence)
+        assert_equal(held, contents(other), f"slot {one.slot}")
+
+
+def assert_equal(a: Any, b: Any, where: str) -> None:
+    """Deep equality of trees of JSON types and arrays, bit for bit."""
+    assert type(a) is type(b), where
+    if isinstance(a, dict):
+        assert a.keys() == b.keys(), where
+        for key in a:
+            assert_equal(a[key], b[key], f"{where}/{key}")
+    elif isinstance(a, list):
+        assert len(a) == len(b), where
+        for index, (one, other) in enumerate(zip(a, b, strict=True)):
+            assert_equal(one, other, f"{where}/{index}")
+    elif isinstance(a, torch.Tensor):
+        assert_equal(a.numpy(), b.numpy(), where)
+    elif isinstance(a, np.ndarray):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape) and a.tobytes() == b.tobytes(), where
+    else:
+        assert a == b or (a != a and b != b), f"{where}: {a!r} is not {b!r}"
