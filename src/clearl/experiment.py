@@ -35,7 +35,8 @@ from clearl.replay.forecast import choose_store, forecast_bytes
 from clearl.replay.mixing import Mixer
 from clearl.replay.shard import ReplayShard
 from clearl.replay.store import StoreKind, open_store
-from clearl.runtimes import RUNTIMES, Job
+from clearl.runtimes import RUNTIMES
+from clearl.runtimes.job import Job
 from clearl.runtimes.recorder import Recorder
 from clearl.runtimes.stopping import StopFlag, stop_on_signals
 from clearl.seeding import derive

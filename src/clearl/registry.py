@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from clearl.errors import UnknownNameError
 
@@ -32,5 +32,10 @@ class Registry(Generic[Item]):
         """The plug-in called `name`, or an error that names the nearest ones."""
         if name not in self._entries:
             raise UnknownNameError(self.kind, name, self._entries)
-        module, _, attribute = self._entries[name].partition(":")
-        return getattr(importlib.import_module(module), attribute)
+        return load_entry(self._entries[name])
+
+
+def load_entry(entry: str) -> Any:
+    """What `module:attribute` names; imports the module."""
+    module, _, attribute = entry.partition(":")
+    return getattr(importlib.import_module(module), attribute)

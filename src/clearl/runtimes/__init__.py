@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from clearl.registry import Registry
-from clearl.runtimes.job import Job, Runtime
+
+if TYPE_CHECKING:  # a child process comes through here first, and must be quick
+    from clearl.runtimes.job import Runtime
 
 RUNTIMES: Registry[Runtime] = Registry(
     "runtime",
@@ -14,4 +18,4 @@ RUNTIMES: Registry[Runtime] = Registry(
     },
 )
 
-__all__ = ["RUNTIMES", "Job", "Runtime"]
+__all__ = ["RUNTIMES"]

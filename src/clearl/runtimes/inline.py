@@ -65,16 +65,12 @@ class _InlineRun:
         self.evaluator.close()
 
     def _round(self, segment: int, tasks: tuple[str, ...]) -> None:
-        job, learner = self.job, self.job.learner
-        version = learner.updates
+        job, version = self.job, self.job.learner.updates
         episodes = self.worker.produce(tasks, self.new, self.replay, self.has_replay)
         job.cursor.count_episodes(segment, len(episodes))
         pairs = Pairs(self.slots, self.new, self.replay, self.has_replay, version)
         for batch, mean_version in job.intake.take(pairs):
-            visit = job.cursor.visit(learner.frames) if learner.method.needs_boundaries else None
-            stats = learner.update(batch, visit)
-            lag = learner.updates - 1 - mean_version
-            job.recorder.updated(learner, stats, lag, tuple(dict.fromkeys(tasks)), self.worker.replay_counters())
+            self.progress.update(batch, mean_version, tasks, self.worker.replay_counters())
 
     def _evaluate(self) -> None:
         """All tasks; none of them if the run is told to stop meanwhile, so that it can repeat them all."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clearl.checkpoint import Saved
 from clearl.runtimes.job import Job
+from clearl.types import Batch
 
 
 class Progress:
-    """Says what is due, and puts a whole run into a checkpoint and back."""
+    """Says what is due, has it learnt and recorded, and puts a whole run into a checkpoint and back."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -28,6 +29,14 @@ class Progress:
         """All tasks were evaluated with the weights that `frames` had led to."""
         self.evaluated_frames = frames
         self._evaluations = frames // self.job.config.eval_every_frames + 1
+
+    def update(self, batch: Batch, mean_version: float, tasks: Sequence[str], replay: Mapping[str, int]) -> None:
+        """One update of the learner, recorded. `mean_version`: of the weights that acted for the batch."""
+        learner, job = self.job.learner, self.job
+        visit = job.cursor.visit(learner.frames) if learner.method.needs_boundaries else None
+        stats = learner.update(batch, visit)
+        lag = learner.updates - 1 - mean_version
+        job.recorder.updated(learner, stats, lag, tuple(dict.fromkeys(tasks)), replay)
 
     @property
     def checkpoint_due(self) -> bool:

@@ -40,6 +40,16 @@ class PlanCursor:
         self.granted_frames += frames
         return Grant(self.segment, tasks)
 
+    def take_back(self, frames: int) -> None:
+        """A round of `frames` was granted and will not come: grant it again, in its own segment where frames count."""
+        self.granted_frames -= frames
+        while self.segment > 0 and self.granted_frames < self.segment_start:
+            before = self.plan.segments[self.segment - 1].frames
+            if before is None:
+                return
+            self.segment -= 1
+            self.segment_start -= before
+
     def count_episodes(self, segment: int, episodes: int) -> None:
         """Episodes that ended in `segment`; they end a segment that is measured in episodes."""
         if segment == self.segment:

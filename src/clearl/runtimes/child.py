@@ -1,0 +1,79 @@
+"""Where every child process begins. Imports little, so that it is tied to its parent before it does anything slow."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import signal
+import sys
+import traceback
+
+from clearl.errors import EnvironmentFaultError
+from clearl.runtimes.channel import Channel, ChannelClosed
+from clearl.runtimes.messages import Failed, Message, Setup, pack, unpack
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Link:
+    """The child's end of its connection."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def send(self, message: Message) -> None:
+        self._channel.send(pack(message))
+
+    def receive(self) -> Message:
+        """The next message; waits for it."""
+        return unpack(self._channel.receive())
+
+
+def main(arguments: list[str]) -> int:
+    """`PROGRAM PARENT_PID CHANNEL_FD BLOCK_FD...`: run `clearl.runtimes.PROGRAM`.run until the parent says Close."""
+    program, parent, channel, *blocks = arguments
+    _die_with(int(parent))
+    # The parent decides when its children stop. Unlike SIG_IGN, a function is not passed on to what environments start.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    link = Link(Channel.inherited(int(channel)))
+    try:
+        setup = link.receive()
+        assert isinstance(setup, Setup)
+        importlib.import_module(f"clearl.runtimes.{program}").run(link, setup, [int(block) for block in blocks])
+    except ChannelClosed:
+        return 0  # the parent has gone, and so do we
+    except Exception as error:  # noqa: BLE001 - whatever it is, the parent must hear of it
+        return _report(link, error)
+    return 0
+
+
+def _report(link: Link, error: Exception) -> int:
+    try:
+        link.send(describe(error))
+    except ChannelClosed:
+        return 0
+    return 1
+
+
+def describe(error: Exception) -> Failed:
+    """An exception, for the parent; of an environment's fault the environment's own traceback."""
+    problem = (str(error) or type(error).__name__).splitlines()[0]
+    sort, shown = problem, error
+    if isinstance(error, EnvironmentFaultError):
+        sort = f"{error.task}: {error.problem.splitlines()[0]}"
+        shown = error.__cause__ or error
+    return Failed(type(error).__name__, problem, sort, "".join(traceback.format_exception(shown)))
+
+
+def _die_with(parent: int) -> None:
+    """Ask the kernel for SIGKILL when the parent dies, where it can; the end of the connection does the rest."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        raise SystemExit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,148 @@
+"""What the processes of a run say to each other: one dataclass a message, its fields checked on arrival."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from clearl.runtimes.channel import BadMessage
+
+# Parent to child.
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The first message: all that a child needs to make its parts again."""
+
+    entry: str
+    """`module:function` that makes the parts; see `Job.parts_entry`."""
+    config: str
+    run_dir: str
+    incarnation: int
+    slots: tuple[int, ...] = ()
+    sequences: tuple[int, ...] = ()
+    """Unrolls that each slot has been acknowledged for."""
+    keeps_later: bool = False
+    """Whether what a shard holds beyond `sequences` counts: yes after the whole run died, no after a worker did."""
+    tasks: tuple[str, ...] = ()
+    """What an evaluator evaluates."""
+
+
+@dataclass(frozen=True)
+class Produce:
+    """Leave to act for one unroll; everything reported so far has been read."""
+
+    tasks: tuple[str, ...]
+    """One for each of the worker's slots."""
+
+
+@dataclass(frozen=True)
+class Sync:
+    """Make what the shards hold survive a loss of power."""
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Evaluate the weights on the evaluator's board."""
+
+
+@dataclass(frozen=True)
+class Close:
+    """Close everything and end."""
+
+
+# Child to parent.
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The child has made its parts and waits for work."""
+
+    sequences: tuple[int, ...]
+    lost: int
+    """Unrolls that its shards ought to hold and do not."""
+
+
+@dataclass(frozen=True)
+class Alive:
+    """Sent now and then in the midst of work; `building` environments may take longer than a step ever should."""
+
+    building: bool
+
+
+@dataclass(frozen=True)
+class Produced:
+    """One unroll for each slot stands in the shared block."""
+
+    version: int
+    episodes: int
+    sequences: tuple[int, ...]
+    replay: dict[str, int]
+    seconds: dict[str, float]
+    """Where the time went since the last report."""
+
+
+@dataclass(frozen=True)
+class Synced:
+    """Answer to `Sync`."""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """One task's scores. The last of an evaluation carries the time that all of it took."""
+
+    task: str
+    scores: tuple[float, ...]
+    steps: int
+    column: str
+    version: int
+    frames: int
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The child ends because of an error."""
+
+    kind: str
+    """Name of the exception's class."""
+    problem: str
+    """One line."""
+    sort: str
+    """The same for the same fault in another slot or at another step."""
+    traceback: str
+
+
+Message = Setup | Produce | Sync | Evaluate | Close | Ready | Alive | Produced | Synced | Evaluated | Failed
+AnyMessage = TypeVar("AnyMessage", bound=Message)
+
+_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Message)}
+_HINTS = {kind: get_type_hints(kind) for kind in _KINDS.values()}
+
+
+def pack(message: Message) -> tuple[Any, ...]:
+    """The message as plain values: its name, then its fields in order."""
+    return (type(message).__name__, *(getattr(message, field.name) for field in fields(message)))
+
+
+def unpack(values: tuple[Any, ...]) -> Message:
+    """The message that `pack` was given; `BadMessage` unless each field is of its declared type."""
+    kind = _KINDS.get(values[0]) if values and isinstance(values[0], str) else None
+    if kind is None:
+        raise BadMessage(f"no message is called {values[:1]}")
+    hints = _HINTS[kind]
+    if len(values) - 1 != len(hints):
+        raise BadMessage(f"{kind.__name__} has {len(hints)} fields, got {len(values) - 1}")
+    for (name, hint), value in zip(hints.items(), values[1:], strict=True):
+        if not _fits(value, hint):
+            raise BadMessage(f"{kind.__name__}.{name} must be {hint}, got {type(value).__name__}")
+    return kind(*values[1:])
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_fits(item, parts[0]) for item in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(_fits(k, parts[0]) and _fits(v, parts[1]) for k, v in value.items())
+    return type(value) is hint

@@ -1,0 +1,117 @@
+"""One child process: how it is started, heard, and ended for good, with all that it started itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+from clearl.runtimes.allocator import ENVIRONMENT
+from clearl.runtimes.channel import Channel, ChannelClosed
+from clearl.runtimes.messages import Message, Setup, pack, unpack
+from clearl.runtimes.shared import SharedBlock
+
+_KEPT_OUTPUT_BYTES = 1 << 14
+_GLANCE_S = 0.005
+
+
+class ChildProcess:
+    """A process of its own that runs `program` and talks over its own connection.
+
+    It is started by name, not forked and not by pickle, so that a user's script needs no `__main__` guard. What it
+    prints is kept, the last of it, for the message that says why it died.
+    """
+
+    def __init__(self, program: str, setup: Setup, blocks: Sequence[SharedBlock]) -> None:
+        ours, theirs = Channel.pair()
+        read_end, write_end = os.pipe()
+        os.set_blocking(read_end, False)
+        descriptors = (theirs.fileno(), *(block.descriptor for block in blocks))
+        arguments = [program, str(os.getpid()), *map(str, descriptors)]
+        self.channel, self._read_end, self._output = ours, read_end, b""
+        try:
+            # A process group of its own: Ctrl-C reaches the parent only, and `kill` reaches what the child started.
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-X", "faulthandler", "-m", "clearl.runtimes.child", *arguments],
+                stdin=subprocess.DEVNULL, stdout=write_end, stderr=write_end, pass_fds=descriptors,
+                process_group=0, env=_environment(),
+            )  # fmt: skip
+        finally:
+            os.close(write_end)
+            theirs.close()
+        with contextlib.suppress(ChannelClosed):
+            self.send(setup)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def send(self, message: Message) -> None:
+        """Raises `ChannelClosed` if the child has gone."""
+        self.channel.send(pack(message))
+
+    def poll(self) -> list[Message]:
+        """What has arrived; raises `ChannelClosed` when the child has gone and everything it said was heard."""
+        self._drain_output()
+        messages = [unpack(values) for values in self.channel.poll()]
+        # A process that the child started may hold the connection open after its death.
+        if not messages and self._has_exited():
+            raise ChannelClosed
+        return messages
+
+    def end(self, patience_s: float = 0.0) -> int:
+        """Make sure that the child and all in its group are gone, by then at the latest; the child's exit code."""
+        deadline = time.monotonic() + patience_s
+        while not self._has_exited() and time.monotonic() < deadline:
+            time.sleep(_GLANCE_S)
+        # Before the child is reaped, its number cannot belong to anyone else.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        code = self._process.wait()
+        self._drain_output()
+        if self._read_end >= 0:
+            os.close(self._read_end)
+            self._read_end = -1
+        self.channel.close()
+        return code
+
+    def output(self) -> str:
+        """The last of what the child printed."""
+        return self._output.decode(errors="replace").strip()
+
+    def _has_exited(self) -> bool:
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self._process.pid, flags) is not None
+
+    def _drain_output(self) -> None:
+        while self._read_end >= 0:
+            try:
+                data = os.read(self._read_end, _KEPT_OUTPUT_BYTES)
+            except BlockingIOError:
+                return
+            if not data:
+                os.close(self._read_end)
+                self._read_end = -1
+                return
+            self._output = (self._output + data)[-_KEPT_OUTPUT_BYTES:]
+
+
+def exit_in_words(code: int) -> str:
+    """How a process ended."""
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
+def _environment() -> dict[str, str]:
+    """The parent's, one thread for each library, and the same modules to import."""
+    path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    return {**os.environ, **ENVIRONMENT, **threads, "PYTHONPATH": path}

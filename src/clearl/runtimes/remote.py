@@ -1,0 +1,172 @@
+"""A worker and the evaluator as the learner's process sees them: what they were told, and what they answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from clearl.config import to_yaml
+from clearl.evaluator import Evaluation
+from clearl.intake import Pairs
+from clearl.runtimes.job import Job
+from clearl.runtimes.messages import Evaluate, Evaluated, Produce, Produced, Ready, Setup, Sync, Synced
+from clearl.runtimes.process import ChildProcess
+from clearl.runtimes.shared import PairBlock, SharedBlock, WeightBoard
+from clearl.runtimes.supervisor import Supervisor, Surroundings
+from clearl.runtimes.timing import add_seconds
+from clearl.tasks.cursor import Grant
+
+
+class RemoteWorker:
+    """One worker process and its block of shared memory.
+
+    It holds at most one grant, from the moment it is given until its pairs have been read. If the process dies in
+    between, the next one is given the same grant, so that no frame is lost or counted twice; pairs that were reported
+    stay in the block and can be read all the same.
+    """
+
+    def __init__(
+        self, index: int, slots: Sequence[int], sequences: Sequence[int], job: Job, board: WeightBoard,
+        around: Surroundings, *, keeps_later: bool,
+    ) -> None:  # fmt: skip
+        self.slots, self.sequences, self._job, self._board, self._around = (
+            list(slots),
+            tuple(sequences),
+            job,
+            board,
+            around,
+        )
+        layout = job.parts.layout
+        self.round_frames = len(slots) * layout.frames
+        self._block = PairBlock(SharedBlock.create(PairBlock.nbytes(layout, len(slots))), layout, len(slots))
+        self.grant: Grant | None = None
+        self.turn = 0
+        self.report: Produced | None = None
+        self.replay: dict[str, int] = {}
+        self.seconds: dict[str, float] = {}
+        self.synced = True
+        self._keeps_later = keeps_later
+        self.process = Supervisor(f"worker-{index}", self._start, self.poll, around)
+
+    def poll(self) -> None:
+        """Hear what the process has to say, and keep it running."""
+        for message in self.process.poll():
+            if isinstance(message, Ready):
+                self._begin(message)
+            elif isinstance(message, Produced):
+                self.process.done()
+                self.report, self.replay = message, message.replay
+                add_seconds(self.seconds, message.seconds)
+            elif isinstance(message, Synced):
+                self.process.done(progress=False)
+                self.synced = True
+
+    def give(self, grant: Grant, turn: int) -> None:
+        """Leave to produce one unroll in each slot; `turn` counts the grants of the run."""
+        assert self.grant is None
+        self.grant, self.turn, self.process.wanted = grant, turn, True
+        self._send_grant()
+
+    def pairs(self) -> Pairs:
+        """What was produced, as views of the shared block."""
+        assert self.report is not None
+        return Pairs(self.slots, self._block.new, self._block.replay, self._block.has_replay, self.report.version)
+
+    def acknowledge(self) -> None:
+        """The pairs have been read: they count, whatever happens to the worker."""
+        assert self.report is not None
+        self.sequences, self.report, self.grant = self.report.sequences, None, None
+
+    def sync(self) -> None:
+        """Ask for the shards to be made safe; `synced` says when they are."""
+        self.synced = not self.process.wanted
+        if self.process.ready:
+            self.process.send(Sync())
+
+    def close(self) -> None:
+        """Let go of everything; the process has ended."""
+        self._block.block.close()
+
+    def _begin(self, ready: Ready) -> None:
+        self.sequences = ready.sequences if self.report is None else self.sequences
+        self._keeps_later = False
+        if ready.lost:
+            self._around.fault(
+                self.process.name, f"{ready.lost} unrolls of replay are lost; --replay-store disk keeps them"
+            )
+        if not self.synced:
+            self.sync()
+        elif self.grant is not None and self.report is None:
+            self._send_grant()
+
+    def _send_grant(self) -> None:
+        if self.process.ready and self.grant is not None:
+            self.process.send(Produce(tuple(self.grant.tasks[slot] for slot in self.slots)))
+
+    def _start(self, starts: int) -> ChildProcess:
+        sequences = self.sequences if self.report is None else self.report.sequences
+        setup = Setup(
+            entry=self._job.parts_entry, config=to_yaml(self._job.config), run_dir=str(self._job.run_dir),
+            incarnation=sequences[0] + starts, slots=tuple(self.slots), sequences=sequences,
+            keeps_later=self._keeps_later,
+        )  # fmt: skip
+        return ChildProcess("worker_main", setup, [self._block.block, self._board.block])
+
+
+@dataclass(frozen=True)
+class EvaluatedAll:
+    """Every task, with the weights of one moment."""
+
+    evaluations: list[Evaluation]
+    frames: int
+    updates: int
+
+
+class RemoteEvaluator:
+    """The evaluator process. It evaluates what stands on its board, one moment at a time."""
+
+    def __init__(self, job: Job, board: WeightBoard, around: Surroundings) -> None:
+        self._job, self.board = job, board
+        self.busy = False
+        self.seconds: dict[str, float] = {}
+        self._results: list[Evaluated] = []
+        self.process = Supervisor("evaluator", self._start, self.poll, around)
+
+    def poll(self) -> None:
+        """Hear what the process has to say, and keep it running."""
+        for message in self.process.poll():
+            if isinstance(message, Ready) and self.busy:
+                self._results.clear()
+                self.process.send(Evaluate())
+            elif isinstance(message, Evaluated):
+                self._results.append(message)
+                add_seconds(self.seconds, message.seconds)
+                if len(self._results) == len(self._job.plan.evaluate):
+                    self.process.done()
+
+    def evaluate(self) -> None:
+        """Evaluate the weights that now stand on the board."""
+        assert not self.busy
+        self.busy = self.process.wanted = True
+        if self.process.ready:
+            self.process.send(Evaluate())
+
+    def take(self) -> EvaluatedAll | None:
+        """The evaluation that is under way, once all tasks are done."""
+        if len(self._results) < len(self._job.plan.evaluate):
+            return None
+        results, self._results, self.busy = self._results, [], False
+        evaluations = [Evaluation(done.task, done.scores, done.steps, done.column) for done in results]
+        return EvaluatedAll(evaluations, results[0].frames, results[0].version)
+
+    def close(self) -> None:
+        """Let go of everything; the process has ended."""
+        self.board.block.close()
+
+    def _start(self, starts: int) -> ChildProcess:
+        job = self._job
+        setup = Setup(
+            entry=job.parts_entry, config=to_yaml(job.config), run_dir=str(job.run_dir), incarnation=starts,
+            tasks=job.plan.evaluate,
+        )  # fmt: skip
+        return ChildProcess("evaluator_main", setup, [self.board.block])

@@ -1,0 +1,160 @@
+"""Keeps one child process alive: notices that it died or hangs, says so, and starts it again."""
+
+from __future__ import annotations
+
+import selectors
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from clearl.errors import ClearlError, ConfigError, CorruptFileError, StorageError, WorkerError
+from clearl.runtimes.channel import BadMessage, ChannelClosed
+from clearl.runtimes.messages import Alive, Close, Failed, Message, Ready
+from clearl.runtimes.process import ChildProcess, exit_in_words
+from clearl.runtimes.restarts import MOST_FAULTS, WINDOW_S, Restarts
+
+BUILDING_S = 300.0
+"""How long a child may be silent while it starts or builds environments."""
+
+# A new process would meet the same: these end the run as what they are.
+_BEYOND_REPAIR: dict[str, type[ClearlError]] = {
+    kind.__name__: kind for kind in (ConfigError, CorruptFileError, StorageError)
+}
+
+
+@dataclass
+class Surroundings:
+    """What the children of one run share in the parent."""
+
+    selector: selectors.BaseSelector
+    timeout_s: float
+    fault: Callable[[str, str], None]
+    """Records (name of the child, what happened)."""
+    early_faults: set[str] = field(default_factory=set)
+    """Faults of children that never did any work: the second of the same kind is no accident."""
+
+
+class Supervisor:
+    """One child, started by `start(number of starts so far)`; `wake` is registered with the selector for it."""
+
+    def __init__(
+        self, name: str, start: Callable[[int], ChildProcess], wake: Callable[[], None], around: Surroundings
+    ) -> None:
+        self.name, self._start, self._wake, self._around = name, start, wake, around
+        self.wanted = False
+        """Whether there is anything to do for it; before that it is not started."""
+        self.ready = False
+        self._child: ChildProcess | None = None
+        self._starts = 0
+        self._start_at = 0.0
+        self._restarts = Restarts()
+        self._has_worked = self._working = self._building = False
+        self._heard_at = 0.0
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._child is None else self._child.pid
+
+    def poll(self) -> list[Message]:
+        """What the child said; starts it where it is not running. Raises `WorkerError` when that has become useless."""
+        now = time.monotonic()
+        if self._child is None:
+            if self.wanted and now >= self._start_at:
+                self._launch(now)
+            return []
+        try:
+            messages = self._child.poll()
+        except ChannelClosed:
+            self._died()
+            return []
+        except BadMessage as error:
+            self._lost(f"sent what no worker sends ({error})", is_fault=True)
+            return []
+        for message in messages:
+            self._heard_at, self._building = now, isinstance(message, Alive) and message.building
+            if isinstance(message, Ready):
+                self.ready, self._working = True, False
+            if isinstance(message, Failed):
+                self._failed(message)
+                return []
+        if not messages:
+            self._check_deadline(now)
+        return [message for message in messages if not isinstance(message, Alive)]
+
+    def send(self, message: Message) -> None:
+        """Give the child work, which has to come to an end or show a sign of life in time. Only when `ready`."""
+        assert self._child is not None
+        self._working, self._heard_at = True, time.monotonic()
+        try:
+            self._child.send(message)
+        except ChannelClosed:
+            return  # the next poll finds out why
+
+    def done(self, *, progress: bool = True) -> None:
+        """The child has done what it was told and waits."""
+        self._working = False
+        if progress:
+            self._has_worked = True
+            self._restarts.progressed()
+
+    def ask_to_close(self) -> bool:
+        """Tell the child to end by itself, if it waits for work; whether it does."""
+        idle = self.ready and not self._working
+        if idle:
+            self.send(Close())
+        return idle
+
+    def end(self, patience_s: float = 0.0) -> int | None:
+        """End the child, if there is one; its exit code."""
+        if self._child is None:
+            return None
+        self._around.selector.unregister(self._child.channel)
+        child, self._child, self.ready = self._child, None, False
+        return child.end(patience_s)
+
+    def _launch(self, now: float) -> None:
+        self._child = self._start(self._starts)
+        self._starts += 1
+        self._working = self._building = True
+        self._heard_at = now
+        self._around.selector.register(self._child.channel, selectors.EVENT_READ, self._wake)
+
+    def _check_deadline(self, now: float) -> None:
+        allowed, setting = self._around.timeout_s, " (worker_timeout_s)"
+        if self._building:
+            allowed, setting = max(BUILDING_S, allowed), " while it was starting or building environments"
+        if self._working and now - self._heard_at > allowed:
+            self._lost(f"said nothing for {allowed:g} s{setting} and was killed", is_fault=True)
+
+    def _died(self) -> None:
+        assert self._child is not None
+        child, code = self._child, self.end(patience_s=0.2)
+        assert code is not None
+        # Whoever sends SIGKILL or SIGTERM, be it the kernel short of memory, is not part of the run.
+        is_fault = code not in (-signal.SIGKILL, -signal.SIGTERM)
+        printed = f"the last it printed:\n{child.output()}" if child.output() else ""
+        self._lost(exit_in_words(code), is_fault=is_fault, details=printed)
+
+    def _failed(self, failed: Failed) -> None:
+        self.end(patience_s=0.2)
+        if failed.kind in _BEYOND_REPAIR:
+            raise _BEYOND_REPAIR[failed.kind](f"{self.name}: {failed.problem}")
+        self._lost(failed.problem, is_fault=True, details=failed.traceback, sort=failed.sort)
+
+    def _lost(self, problem: str, *, is_fault: bool, details: str = "", sort: str | None = None) -> None:
+        self.end()
+        self._around.fault(self.name, problem)
+        if is_fault and not self._has_worked:
+            if (sort or problem) in self._around.early_faults:
+                self._give_up("failed again before it had done anything", problem, details)
+            self._around.early_faults.add(sort or problem)
+        now = time.monotonic()
+        delay = self._restarts.delay_s(now, is_fault=is_fault)
+        if delay is None:
+            self._give_up(f"failed more than {MOST_FAULTS} times in {WINDOW_S / 60:g} minutes", problem, details)
+        self._start_at = now + delay
+
+    def _give_up(self, why: str, problem: str, details: str) -> NoReturn:
+        raise WorkerError(f"{self.name} {why}: {problem}\n\n{details}".rstrip())
