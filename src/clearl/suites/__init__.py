@@ -27,6 +27,10 @@ SUITES: Registry[SuiteMaker] = Registry(
     {
         "minatar": "clearl.suites.minatar:MinAtarSuite",
         "gym": "clearl.suites.gymnasium:GymnasiumSuite",
+        "atari": "clearl.suites.atari:AtariSuite",
+        "minigrid": "clearl.suites.minigrid:MiniGridSuite",
+        "vizdoom": "clearl.suites.vizdoom:VizDoomSuite",
+        "dmlab": "clearl.suites.dmlab:DmLabSuite",
     },
 )
 

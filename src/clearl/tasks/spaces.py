@@ -82,8 +82,8 @@ def common_format(formats: dict[str, FrameFormat]) -> tuple[tuple[int, ...], Fra
         listed = ", ".join(f"{task} {shape}" for task, shape in shapes.items())
         raise ConfigError(f"images and vectors cannot share one network: {listed}; choose tasks of one kind")
     shape = tuple(max(sizes) for sizes in zip(*shapes.values(), strict=True))
-    first, *others = (fmt.dtype for fmt in formats.values())
-    return shape, first if all(dtype == first for dtype in others) else "float32"
+    dtype: FrameDtype = next(iter(formats.values())).dtype
+    return shape, dtype if all(fmt.dtype == dtype for fmt in formats.values()) else "float32"
 
 
 class FrameWriter:

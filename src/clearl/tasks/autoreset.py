@@ -1,0 +1,23 @@
+"""Vector environments that reset in the step after an episode's end, in our words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clearl.types import EnvStep
+
+
+class NextStepAutoreset:
+    """Remembers which environments are over: their next action is ignored, and its answer opens an episode."""
+
+    def __init__(self, num_envs: int) -> None:
+        self._over = np.zeros(num_envs, bool)
+
+    def reset(self) -> None:
+        """All environments have just been reset."""
+        self._over = np.zeros_like(self._over)
+
+    def answer(self, frames: np.ndarray, reward: np.ndarray, terminated: np.ndarray, truncated: np.ndarray) -> EnvStep:
+        """What the vector environment returned, with `valid` and `first`; a death at the time limit is a death."""
+        first, self._over = self._over, terminated | truncated
+        return EnvStep(frames, reward, terminated, truncated & ~terminated, ~first, first)
