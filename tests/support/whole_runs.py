@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import random
+from collections.abc import Mapping
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -45,11 +47,17 @@ def context() -> ForkServerContext:
     return made
 
 
-def start(config: RunConfig, out: Path) -> BaseProcess:
-    """`clearl.experiment.run` in another process."""
-    process = context().Process(target=run, args=(config, out), kwargs={"console": False})
+def start(config: RunConfig, out: Path, *, environ: Mapping[str, str] | None = None) -> BaseProcess:
+    """`clearl.experiment.run` in another process, whose own processes find the modules beside this file."""
+    environ = {"PYTHONPATH": str(Path(__file__).parent), **(environ or {})}
+    process = context().Process(target=_run, args=(config, out, environ))
     process.start()
     return process
+
+
+def _run(config: RunConfig, out: Path, environ: Mapping[str, str]) -> None:
+    os.environ.update(environ)
+    run(config, out, console=False)
 
 
 def finish(config: RunConfig, out: Path) -> None:

@@ -59,6 +59,9 @@ class _InlineRun:
             shard.restore(int(sequence))
         if tree["actor"] is not None:
             self.worker.actor.restore(tree["actor"])
+        if lost := sum(shard.counters()["lost"] for shard in self.worker.shards):
+            problem = f"{lost} unrolls of replay are lost: they were in RAM only, or damaged on disk"
+            self.job.recorder.fault(self.job.learner, "replay", problem)
 
     def close(self) -> None:
         self.worker.close()
