@@ -1,0 +1,147 @@
+"""Where parameters are held, and how firmly: the quadratic penalties of EWC and online EWC."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+Named = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """1/2 sum_i importance_i (theta_i - centre_i)^2 + constant."""
+
+    importance: Named
+    centre: Named
+    constant: float = 0.0
+
+    def __call__(self, module: nn.Module) -> Tensor:
+        parameters = dict(module.named_parameters())
+        terms = [
+            (importance * (parameters[name] - self.centre[name]).square()).sum()
+            for name, importance in self.importance.items()
+        ]
+        return 0.5 * torch.stack(terms).sum() + self.constant
+
+
+class Anchors(Protocol):
+    """What is remembered of the tasks so far."""
+
+    def add(self, task: str, anchor: Named, fisher: Named) -> None:
+        """A visit to `task` ended at the parameters `anchor`."""
+        ...
+
+    def penalty(self) -> Penalty | None:
+        """What holds the parameters now; None before the first task has ended."""
+        ...
+
+    def tensors(self) -> Named: ...
+
+    def state(self) -> dict[str, Any]: ...
+
+    def restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None: ...
+
+
+class TaskAnchors:
+    """EWC (Kirkpatrick 2017): an anchor and a Fisher for every task; a task that returns replaces its own.
+
+    sum_k F_k (theta - a_k)^2 = (sum_k F_k) (theta - c)^2 + constant, with c the mean of the anchors weighted by F_k:
+    the penalty costs the same for any number of tasks. The difference is taken from c, not expanded into theta^2,
+    2 theta and 1, which would cancel in float32.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[Named, Named]] = {}
+        self._penalty: Penalty | None = None
+
+    def add(self, task: str, anchor: Named, fisher: Named) -> None:
+        self._kept[task] = (anchor, fisher)
+        self._penalty = _merge(list(self._kept.values()))
+
+    def penalty(self) -> Penalty | None:
+        return self._penalty
+
+    def tensors(self) -> Named:
+        named = {}
+        for i, pair in enumerate(self._kept.values()):
+            for kind, part in zip(_KINDS, pair, strict=True):
+                named |= {f"{i}/{kind}/{name}": tensor for name, tensor in part.items()}
+        return named
+
+    def state(self) -> dict[str, Any]:
+        return {"tasks": list(self._kept)}
+
+    def restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        self._kept = {}
+        for i, task in enumerate(state["tasks"]):
+            self._kept[task] = (select(tensors, f"{i}/anchor/"), select(tensors, f"{i}/fisher/"))
+        self._penalty = _merge(list(self._kept.values())) if self._kept else None
+
+
+_KINDS = ("anchor", "fisher")
+
+
+def _merge(kept: list[tuple[Named, Named]]) -> Penalty:
+    importance, centre, constant = {}, {}, 0.0
+    for name, last in kept[-1][0].items():
+        anchors = torch.stack([anchor[name] for anchor, _ in kept]).double()
+        fishers = torch.stack([fisher[name] for _, fisher in kept]).double()
+        total = fishers.sum(0)
+        mean = torch.where(total > 0, (fishers * anchors).sum(0) / total.clamp(min=torch.finfo(total.dtype).tiny), last)
+        constant += 0.5 * float((fishers * (anchors - mean).square()).sum())
+        importance[name], centre[name] = total.to(last.dtype), mean.to(last.dtype)
+    return Penalty(importance, centre, constant)
+
+
+class OnlineAnchor:
+    """Online EWC (Schwarz 2018): one anchor, the newest, and one running Fisher F* <- gamma F* + F.
+
+    Each F is scaled to unit norm over all parameters before it is added, so that no task outweighs another by the
+    scale of its policy's gradients; the penalty is 1/2 gamma F* (theta - theta*)^2.
+    """
+
+    def __init__(self, gamma: float) -> None:
+        self.gamma = gamma
+        self._anchor: Named = {}
+        self._fisher: Named = {}
+        self._penalty: Penalty | None = None
+
+    def add(self, task: str, anchor: Named, fisher: Named) -> None:
+        unit = _normalised(fisher)
+        self._fisher = {n: self.gamma * self._fisher[n] + f if self._fisher else f for n, f in unit.items()}
+        self._anchor = anchor
+        self._penalty = self._derived()
+
+    def penalty(self) -> Penalty | None:
+        return self._penalty
+
+    def tensors(self) -> Named:
+        anchor = {f"anchor/{name}": tensor for name, tensor in self._anchor.items()}
+        return anchor | {f"fisher/{name}": tensor for name, tensor in self._fisher.items()}
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        self._anchor, self._fisher = (select(tensors, f"{kind}/") for kind in _KINDS)
+        self._penalty = self._derived() if self._anchor else None
+
+    def _derived(self) -> Penalty:
+        return Penalty({name: self.gamma * fisher for name, fisher in self._fisher.items()}, self._anchor)
+
+
+def _normalised(fisher: Named) -> Named:
+    norm = torch.stack([part.double().square().sum() for part in fisher.values()]).sum().sqrt()
+    # A policy that no longer depends on its parameters has no Fisher; there is then nothing to hold on to.
+    scale = 1 / float(norm) if norm > 0 else 0.0
+    return {name: part * scale for name, part in fisher.items()}
+
+
+def select(tensors: Mapping[str, Tensor], prefix: str) -> Named:
+    """Own copies of the tensors under `prefix`, without it."""
+    return {name.removeprefix(prefix): t.clone() for name, t in tensors.items() if name.startswith(prefix)}

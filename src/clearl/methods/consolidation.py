@@ -1,0 +1,68 @@
+"""What EWC, online EWC and Progress & Compress share: the end of a visit, its Fisher, and the penalty from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearl.methods.anchors import Anchors, select
+from clearl.methods.fisher import diagonal_fisher
+from clearl.methods.fisher_memory import FisherMemory
+from clearl.nets.network import PolicyNetwork, as_module
+from clearl.seeding import generator
+from clearl.types import Batch, Visit
+
+
+class Consolidation:
+    """Notices the end of a visit; then holds a network's parameters where they matter for the policy learnt in it."""
+
+    def __init__(self, anchors: Anchors, *, fisher_batches: int, fisher_steps: int, seed: int) -> None:
+        self.anchors, self.seed = anchors, seed
+        self.memory = FisherMemory(batches=fisher_batches, steps=fisher_steps, seed=seed)
+        self._visit: int | None = None
+        self._task = ""
+
+    def switches(self, visit: Visit) -> bool:
+        """Whether `visit` is another than the one before it."""
+        return self._visit is not None and self._visit != visit.index
+
+    def enter(self, visit: Visit) -> None:
+        """From now on, experience belongs to this visit."""
+        if self._visit != visit.index:
+            self.memory.clear()
+        self._visit, self._task = visit.index, "+".join(visit.tasks)
+
+    def observe(self, batch: Batch) -> None:
+        """Keep some of the new experience in `batch`, for the Fisher at the end of the visit."""
+        self.memory.add(batch, visit=self._visit or 0)
+
+    def consolidate(self, network: PolicyNetwork) -> None:
+        """The visit has ended, at the network's present parameters."""
+        windows = self.memory.windows()
+        if not windows:
+            return  # Nothing new was seen, so nothing was learnt that the earlier anchors do not hold.
+        fisher = diagonal_fisher(network, windows, generator(self.seed, "fisher", self._visit or 0))
+        anchor = {name: p.detach().clone() for name, p in as_module(network).named_parameters()}
+        self.anchors.add(self._task, anchor, fisher)
+
+    def penalty(self, network: PolicyNetwork) -> Tensor:
+        """1/2 sum F (theta - theta*)^2, before its weight lambda; 0 in the first visit."""
+        penalty = self.anchors.penalty()
+        module = as_module(network)
+        return torch.zeros((), device=next(module.parameters()).device) if penalty is None else penalty(module)
+
+    def tensors(self) -> dict[str, Tensor]:
+        anchors = {f"anchors/{name}": tensor for name, tensor in self.anchors.tensors().items()}
+        return anchors | {f"memory/{name}": tensor for name, tensor in self.memory.tensors().items()}
+
+    def state(self) -> dict[str, Any]:
+        position = {"visit": self._visit, "task": self._task, "added": self.memory.added}
+        return position | {"anchors": self.anchors.state()}
+
+    def restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        self._visit, self._task = state["visit"], state["task"]
+        self.memory.restore(select(tensors, "memory/"), state["added"])
+        self.anchors.restore(select(tensors, "anchors/"), state["anchors"])

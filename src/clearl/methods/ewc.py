@@ -1,0 +1,100 @@
+"""Elastic weight consolidation (Kirkpatrick 2017) and online EWC (Schwarz 2018), around any base method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from clearl.errors import ConfigError
+from clearl.methods.anchors import Anchors, OnlineAnchor, TaskAnchors, select
+from clearl.methods.consolidation import Consolidation
+from clearl.methods.method import Method
+from clearl.nets.network import PolicyNetwork
+from clearl.types import Batch, Visit
+
+
+class _Elastic:
+    """The base method's losses, and a penalty `ewc` that holds parameters that mattered for earlier visits."""
+
+    needs_boundaries = True
+
+    def __init__(self, base: Method, lam: float, anchors: Anchors, batches: int, steps: int, seed: int) -> None:
+        check_wrapped(base, lam)
+        self.base, self.lam = base, lam
+        self.consolidation = Consolidation(anchors, fisher_batches=batches, fisher_steps=steps, seed=seed)
+
+    @property
+    def replay_fraction(self) -> float:
+        return self.base.replay_fraction
+
+    def build_network(self, build: Callable[[], PolicyNetwork]) -> PolicyNetwork:
+        return self.base.build_network(build)
+
+    def weights(self) -> Mapping[str, float]:
+        return {**self.base.weights(), "ewc": self.lam}
+
+    def losses(self, network: PolicyNetwork, batch: Batch) -> dict[str, Tensor]:
+        self.consolidation.observe(batch)
+        return self.base.losses(network, batch) | {"ewc": self.consolidation.penalty(network)}
+
+    def visit(self, network: PolicyNetwork, visit: Visit) -> None:
+        if self.base.needs_boundaries:
+            self.base.visit(network, visit)
+        if self.consolidation.switches(visit):
+            self.consolidation.consolidate(network)
+        self.consolidation.enter(visit)
+
+    def tensors(self) -> dict[str, Tensor]:
+        base = {f"base/{name}": tensor for name, tensor in self.base.tensors().items()}
+        return base | {f"ewc/{name}": tensor for name, tensor in self.consolidation.tensors().items()}
+
+    def state(self) -> dict[str, Any]:
+        return {"base": self.base.state(), "ewc": self.consolidation.state()}
+
+    def restore(self, network: PolicyNetwork, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        self.base.restore(network, select(tensors, "base/"), state["base"])
+        self.consolidation.restore(select(tensors, "ewc/"), state["ewc"])
+
+
+class Ewc(_Elastic):
+    """lambda/2 sum_tasks F_k (theta - theta_k)^2, with an anchor and a Fisher for each task that was visited."""
+
+    def __init__(
+        self, base: Method, *, lam: float = 500.0, fisher_batches: int = 100, fisher_steps: int = 32, seed: int = 0
+    ) -> None:
+        """The Fisher is from `fisher_steps` steps of each of the last `fisher_batches` batches of a visit."""
+        super().__init__(base, lam, TaskAnchors(), fisher_batches, fisher_steps, seed)
+
+
+class OnlineEwc(_Elastic):
+    """lambda/2 gamma F* (theta - theta*)^2, with one anchor and one running Fisher for all visits."""
+
+    def __init__(
+        self,
+        base: Method,
+        *,
+        lam: float = 75.0,
+        gamma: float = 0.99,
+        fisher_batches: int = 100,
+        fisher_steps: int = 32,
+        seed: int = 0,
+    ) -> None:
+        """The Fisher is from `fisher_steps` steps of each of the last `fisher_batches` batches of a visit."""
+        check_gamma(gamma)
+        super().__init__(base, lam, OnlineAnchor(gamma), fisher_batches, fisher_steps, seed)
+
+
+def check_wrapped(base: Method, lam: float) -> None:
+    """What every method with a Fisher asks of its base and its lambda."""
+    if not 0 <= lam < float("inf"):
+        raise ConfigError(f"the weight lambda of EWC's penalty must be a finite number >= 0, got {lam}")
+    if base.replay_fraction >= 1:
+        raise ConfigError("EWC's Fisher needs new experience: set replay_fraction below 1, or use the method 'clear'")
+
+
+def check_gamma(gamma: float) -> None:
+    """The decay of online EWC's Fisher."""
+    if not 0 < gamma <= 1:
+        raise ConfigError(f"ewc_gamma must lie in (0, 1], got {gamma}")

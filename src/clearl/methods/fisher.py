@@ -1,0 +1,138 @@
+"""The diagonal of the Fisher information of a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from clearl.methods.fisher_memory import STEPS_PER_UNROLL, Windows
+from clearl.nets.distribution import MaskedCategorical
+from clearl.nets.network import PolicyNetwork, StepInput, as_module
+
+# More at a time would be no faster, and the patches of a deep net's convolutions take 4 MB a step.
+_CHUNK_WINDOWS = 32
+
+_Named = dict[str, Tensor]
+
+
+def diagonal_fisher(network: PolicyNetwork, windows: Windows, rng: np.random.Generator) -> dict[str, Tensor]:
+    """E[(d log pi(a|s) / d theta)^2] by parameter name: a sampled from the network's policy, averaged per step.
+
+    The gradient of every step is squared by itself. With a memory it reaches back to the start of the window, and up
+    to 4 steps of each window are used; without one, every window is a single step.
+    """
+    total, length = windows["valid"].shape
+    # A random order of each window's steps, those that are not valid last.
+    order = np.argsort(rng.random((total, length)) - windows["valid"].cpu().numpy(), axis=1)[:, :STEPS_PER_UNROLL]
+    position = torch.from_numpy(order).to(windows["valid"].device)
+    valid = windows["valid"].gather(1, position)
+    uniform = torch.from_numpy(rng.random(order.shape, np.float32)).to(valid.device)
+    draws = [windows[name] for name in (*StepInput._fields, "core_state", "mask")] + [position, valid, uniform]
+
+    module = as_module(network)
+    sum_squares = _by_layers if length == 1 and _in_layers(module) else _by_steps
+    sums = {name: torch.zeros_like(p) for name, p in module.named_parameters()}
+    with _differentiable(module):
+        for start in range(0, total, _CHUNK_WINDOWS):
+            part = (tensor[start : start + _CHUNK_WINDOWS] for tensor in draws)
+            for name, square in sum_squares(network, *part).items():
+                sums[name] += square
+    count = valid.sum()
+    return {name: square / count for name, square in sums.items()}
+
+
+@contextmanager
+def _differentiable(module: nn.Module) -> Iterator[None]:
+    """Frozen parameters too have gradients in here."""
+    frozen = [p for p in module.parameters() if not p.requires_grad]
+    for p in frozen:
+        p.requires_grad_(True)
+    try:
+        with torch.enable_grad():
+            yield
+    finally:
+        for p in frozen:
+            p.requires_grad_(False)
+
+
+def _in_layers(module: nn.Module) -> bool:
+    """Whether every parameter belongs to a plain convolution or linear layer, and to one only."""
+    layers = [part for part in module.modules() if _is_plain(part)]
+    return sum(len(list(part.parameters(recurse=False))) for part in layers) == len(list(module.parameters()))
+
+
+def _is_plain(part: nn.Module) -> bool:
+    if isinstance(part, nn.Conv2d):
+        return part.groups == 1 and not isinstance(part.padding, str) and part.padding_mode == "zeros"
+    return isinstance(part, nn.Linear)
+
+
+def _by_layers(network: PolicyNetwork, *windows: Tensor) -> _Named:
+    """Sums over single steps, without ever holding one step's gradient: several times as fast as `_by_steps`.
+
+    A layer's gradient at one step is made of its input and the gradient of its output at that step.
+    """
+    *inputs, core_state, mask, _, valid, uniform = windows
+    with _recorded(as_module(network)) as calls:
+        column = StepInput(*(part.transpose(0, 1) for part in inputs))  # [1, N, ...]
+        policy = MaskedCategorical(network.unroll(column, core_state).logits[0], mask)
+    log_probs = policy.log_prob(policy.sample(uniform.squeeze(1)))[valid.squeeze(1)]
+    deltas = torch.autograd.grad(log_probs.sum(), [call[2] for call in calls], allow_unused=True)
+    sums = {}
+    for (name, layer, output, entered), delta in zip(calls, deltas, strict=True):
+        delta = torch.zeros_like(output) if delta is None else delta
+        sums |= {f"{name}.{key}": value for key, value in _layer_squares(layer, entered, delta).items()}
+    return sums
+
+
+@contextmanager
+def _recorded(module: nn.Module) -> Iterator[list[tuple[str, nn.Module, Tensor, Tensor]]]:
+    """Notes (name, layer, output, input) of every call of a plain layer."""
+    calls: list[tuple[str, nn.Module, Tensor, Tensor]] = []
+
+    def note(name: str):
+        def hook(layer: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
+            calls.append((name, layer, output, args[0].detach()))
+
+        return hook
+
+    handles = [part.register_forward_hook(note(name)) for name, part in module.named_modules() if _is_plain(part)]
+    try:
+        yield calls
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@torch.no_grad()
+def _layer_squares(layer: nn.Module, entered: Tensor, delta: Tensor) -> _Named:
+    if isinstance(layer, nn.Conv2d):
+        geometry = {"stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation}
+        patches = functional.unfold(entered, layer.weight.shape[2:], **geometry)  # [N, C*K*K, places]
+        delta = delta.flatten(2)
+        weight = (delta @ patches.transpose(1, 2)).square().sum(0).view_as(layer.weight)
+        bias = delta.sum(2).square().sum(0)
+    else:
+        delta, entered = delta.flatten(0, -2).square(), entered.flatten(0, -2).square()
+        weight, bias = delta.t() @ entered, delta.sum(0)
+    return {"weight": weight, "bias": bias} if layer.bias is not None else {"weight": weight}
+
+
+def _by_steps(network: PolicyNetwork, *windows: Tensor) -> _Named:
+    """Sums over the drawn steps of windows, by a backward pass for each step; for a network of any kind."""
+    parameters = dict(as_module(network).named_parameters())
+    sums = {name: torch.zeros_like(p) for name, p in parameters.items()}
+    for *inputs, core_state, mask, position, valid, uniform in zip(*windows, strict=True):
+        column = StepInput(*(part.unsqueeze(1) for part in inputs))  # [L, 1, ...]
+        policy = MaskedCategorical(network.unroll(column, core_state.unsqueeze(0)).logits[position, 0], mask)
+        for log_prob in policy.log_prob(policy.sample(uniform))[valid]:
+            grads = torch.autograd.grad(log_prob, list(parameters.values()), retain_graph=True, allow_unused=True)
+            for total, grad in zip(sums.values(), grads, strict=True):
+                if grad is not None:
+                    total.addcmul_(grad, grad)
+    return sums
