@@ -1,0 +1,142 @@
+"""Progress & Compress (Schwarz 2018), around any base method.
+
+Each visit begins with progress: the base method trains the active column, which the frozen knowledge base helps
+through adaptors. It ends with compression: the active column, now frozen, is distilled into the knowledge base, which
+online EWC holds to what it knew. Acting uses the active column throughout; what is distilled is what it does while
+compressing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from clearl.errors import ConfigError
+from clearl.methods.anchors import OnlineAnchor, select
+from clearl.methods.consolidation import Consolidation
+from clearl.methods.ewc import check_gamma, check_wrapped
+from clearl.methods.method import Method
+from clearl.nets.columns import ACTIVE, KNOWLEDGE_BASE, TwoColumns
+from clearl.nets.distribution import MaskedCategorical
+from clearl.nets.network import ActorCritic, PolicyNetwork, StepInput
+from clearl.types import Batch, Visit
+
+COMPRESS_SHARE = 0.25
+"""Of a visit's frames, where `compress_frames` is not given."""
+VALUE_WEIGHT = 0.5
+
+
+class ProgressCompress:
+    """The base method on the active column, then KL[active || knowledge base] under online EWC."""
+
+    needs_boundaries = True
+
+    def __init__(
+        self,
+        base: Method,
+        *,
+        lam: float = 75.0,
+        gamma: float = 0.99,
+        fisher_batches: int = 100,
+        fisher_steps: int = 32,
+        compress_frames: int | None = None,
+        temperature: float = 1.0,
+        reset_active: bool = True,
+        seed: int = 0,
+    ) -> None:
+        """`compress_frames` are the last of a visit's frames; None means a quarter of them."""
+        check_wrapped(base, lam)
+        check_gamma(gamma)
+        if compress_frames is not None and compress_frames < 1:
+            raise ConfigError(f"compress_frames must be at least 1, got {compress_frames}")
+        if not 0 < temperature < float("inf"):
+            raise ConfigError(f"compress_temperature must be above 0, got {temperature}")
+        self.base, self.lam, self.seed = base, lam, seed
+        self.compress_frames, self.temperature, self.reset_active = compress_frames, temperature, reset_active
+        self.consolidation = Consolidation(
+            OnlineAnchor(gamma), fisher_batches=fisher_batches, fisher_steps=fisher_steps, seed=seed
+        )
+        self.compressing = False
+
+    @property
+    def replay_fraction(self) -> float:
+        return self.base.replay_fraction
+
+    def build_network(self, build: Callable[[], PolicyNetwork]) -> PolicyNetwork:
+        active, knowledge_base = self.base.build_network(build), self.base.build_network(build)
+        if not isinstance(active, ActorCritic) or not isinstance(knowledge_base, ActorCritic):
+            raise ConfigError("Progress & Compress joins plain networks: its base must be 'baseline' or 'clear'")
+        return TwoColumns(active, knowledge_base, seed=self.seed)
+
+    def weights(self) -> Mapping[str, float]:
+        if not self.compressing:
+            return self.base.weights()
+        return {"distillation": 1.0, "value_distillation": VALUE_WEIGHT, "ewc": self.lam}
+
+    def losses(self, network: PolicyNetwork, batch: Batch) -> dict[str, Tensor]:
+        columns = _two(network)
+        self.consolidation.observe(replace(batch, core_state=columns.knowledge_state(batch.core_state)))
+        return self._distillation(columns, batch) if self.compressing else self.base.losses(network, batch)
+
+    def visit(self, network: PolicyNetwork, visit: Visit) -> None:
+        columns = _two(network)
+        if self.base.needs_boundaries:
+            self.base.visit(network, visit)
+        if self.consolidation.switches(visit):
+            self.consolidation.consolidate(columns.knowledge_base)
+            columns.connect()
+            if self.reset_active:
+                columns.restart_active(visit.index)
+        self.consolidation.enter(visit)
+        self._set_phase(columns, visit.frames >= self._compress_from(visit))
+
+    def tensors(self) -> dict[str, Tensor]:
+        base = {f"base/{name}": tensor for name, tensor in self.base.tensors().items()}
+        return base | {f"ewc/{name}": tensor for name, tensor in self.consolidation.tensors().items()}
+
+    def state(self) -> dict[str, Any]:
+        return {"base": self.base.state(), "ewc": self.consolidation.state(), "compressing": self.compressing}
+
+    def restore(self, network: PolicyNetwork, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        self.base.restore(network, select(tensors, "base/"), state["base"])
+        self.consolidation.restore(select(tensors, "ewc/"), state["ewc"])
+        self._set_phase(_two(network), bool(state["compressing"]))
+
+    def _distillation(self, columns: TwoColumns, batch: Batch) -> dict[str, Tensor]:
+        """On the whole batch: where the base replays, the active column has learnt from replay, and teaches it."""
+        inputs = StepInput(batch.observation, batch.last_action, batch.last_reward, batch.first)
+        active, knowledge = columns.unroll_both(inputs, batch.core_state)
+        every = batch.valid.float()
+        teacher, pupil = (
+            MaskedCategorical(output.logits[:-1] / self.temperature, batch.mask) for output in (active, knowledge)
+        )
+        # Soft targets have gradients smaller by the temperature squared (Hinton 2015).
+        divergence = self.temperature**2 * teacher.kl(pupil)
+        return {
+            "distillation": (divergence * every).sum(),
+            "value_distillation": ((active.value - knowledge.value)[:-1].square() * every).sum(),
+            "ewc": self.consolidation.penalty(columns.knowledge_base),
+        }
+
+    def _set_phase(self, columns: TwoColumns, compressing: bool) -> None:
+        self.compressing = compressing
+        columns.train_column(KNOWLEDGE_BASE if compressing else ACTIVE)
+        if compressing:
+            columns.mark_compressed()
+
+    def _compress_from(self, visit: Visit) -> int:
+        if visit.end_frames is None:
+            raise ConfigError("Progress & Compress must know where a visit ends: give frames_per_visit, not episodes")
+        length = visit.end_frames - visit.start_frames
+        frames = round(COMPRESS_SHARE * length) if self.compress_frames is None else self.compress_frames
+        if frames >= length:
+            raise ConfigError(f"compress_frames ({frames}) must leave frames of a visit ({length}) to progress in")
+        return visit.end_frames - frames
+
+
+def _two(network: PolicyNetwork) -> TwoColumns:
+    assert isinstance(network, TwoColumns), "Progress & Compress trains the network that it built"
+    return network

@@ -1,0 +1,165 @@
+"""Two columns of Progress & Compress: a knowledge base, and an active column that it feeds through adaptors."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from clearl.nets.network import ActorCritic, StepInput, StepOutput, initialise
+from clearl.seeding import derive
+
+ACTIVE, KNOWLEDGE_BASE = "active", "knowledge_base"
+
+
+class Adaptor(nn.Module):
+    """gate * U relu(V h + c): what the knowledge base adds to one layer of the active column.
+
+    V halves the width, as the adaptors of progressive networks do; U has the geometry of the layer that it joins.
+    """
+
+    def __init__(self, in_shape: tuple[int, ...], narrow: int, lift: nn.Module, out_size: int) -> None:
+        super().__init__()
+        self.project = nn.Conv2d(in_shape[0], narrow, 1) if len(in_shape) == 3 else nn.Linear(in_shape[0], narrow)
+        self.lift = lift
+        self.gate = nn.Parameter(torch.empty(out_size))
+
+    def forward(self, knowledge: Tensor) -> Tensor:
+        lifted = self.lift(self.project(knowledge).relu())
+        return lifted * (self.gate.view(-1, 1, 1) if lifted.dim() == 4 else self.gate)
+
+
+class Knowledge(NamedTuple):
+    """What the knowledge base made of some inputs."""
+
+    activations: list[Tensor]
+    """The output of every stage of its torso, [T*B, ...]."""
+    features: Tensor
+    """What its heads see, [T, B, feature_size]."""
+    state: Tensor
+    """Its own part of the recurrent state."""
+
+
+class TwoColumns(nn.Module):
+    """Acts and learns with the active column; evaluates the knowledge base once something was compressed into it."""
+
+    connected: Tensor
+    compressed: Tensor
+
+    def __init__(self, active: ActorCritic, knowledge_base: ActorCritic, *, seed: int) -> None:
+        super().__init__()
+        self.active, self.knowledge_base, self.seed = active, knowledge_base, seed
+        with torch.random.fork_rng(devices=[]):  # `initialise` replaces what constructors draw
+            self.adaptors = nn.ModuleList(_torso_adaptors(active))
+            self.policy_adaptor = _head_adaptor(active.feature_size, active.policy)
+            self.value_adaptor = _head_adaptor(active.feature_size, active.value)
+        # In the state dict, so that they travel with the weights and stand in checkpoints.
+        self.register_buffer("connected", torch.zeros(()))
+        self.register_buffer("compressed", torch.zeros(()))
+        self.core_size = active.core_size + knowledge_base.core_size
+        knowledge_base.initialise(derive(seed, "knowledge base"))
+        self._initialise_adaptors(derive(seed, "adaptors"))
+        self.train_column(ACTIVE)
+
+    def train_column(self, column: str) -> None:
+        """Only the parameters of `column` get gradients from now on; the adaptors belong to the active column."""
+        for name, part in self.named_children():
+            part.requires_grad_((name == "knowledge_base") == (column == KNOWLEDGE_BASE))
+
+    def restart_active(self, visit: int) -> None:
+        """A fresh active column with fresh adaptors, for another task."""
+        self.active.initialise(derive(self.seed, "active", visit))
+        self._initialise_adaptors(derive(self.seed, "adaptors", visit))
+
+    def connect(self) -> None:
+        """From now on the adaptors count; before, the knowledge base has nothing to say."""
+        self.connected.fill_(1)
+
+    def mark_compressed(self) -> None:
+        """From now on the knowledge base is what is evaluated."""
+        self.compressed.fill_(1)
+
+    def act(self, inputs: StepInput, state: Tensor, *, column: str = "act") -> StepOutput:
+        steps = StepInput(*(part.unsqueeze(0) for part in inputs))
+        unroll = self._unroll_knowledge_base if column == "evaluate" and bool(self.compressed) else self.unroll
+        output = unroll(steps, state)
+        return StepOutput(output.logits[0], output.value[0], output.state)
+
+    def unroll(self, inputs: StepInput, state: Tensor) -> StepOutput:
+        """The active column; no gradient reaches the knowledge base."""
+        prepared = self.active.torso.prepare(inputs.observation.flatten(0, 1))
+        # Without a memory the knowledge base has no state to carry on, and until it is connected nobody asks it.
+        if not bool(self.connected) and not self.core_size:
+            return self._active(prepared, inputs, state, None)
+        with torch.no_grad():
+            knowledge = self._know(prepared, inputs, self.knowledge_state(state))
+        return self._active(prepared, inputs, state, knowledge)
+
+    def unroll_both(self, inputs: StepInput, state: Tensor) -> tuple[StepOutput, StepOutput]:
+        """The active column without gradients, and the knowledge base with them."""
+        prepared = self.active.torso.prepare(inputs.observation.flatten(0, 1))
+        knowledge = self._know(prepared, inputs, self.knowledge_state(state))
+        with torch.no_grad():
+            active = self._active(prepared, inputs, state, knowledge)
+        return active, self._answer(knowledge, active.state)
+
+    def evaluated_column(self) -> str:
+        return KNOWLEDGE_BASE if bool(self.compressed) else ACTIVE
+
+    def knowledge_state(self, state: Tensor) -> Tensor:
+        """The knowledge base's part of a recurrent state [B, core_size]."""
+        return state[:, self.active.core_size :]
+
+    def _unroll_knowledge_base(self, inputs: StepInput, state: Tensor) -> StepOutput:
+        prepared = self.knowledge_base.torso.prepare(inputs.observation.flatten(0, 1))
+        knowledge = self._know(prepared, inputs, self.knowledge_state(state))
+        unused = state[:, : self.active.core_size]
+        return self._answer(knowledge, torch.cat([unused, knowledge.state], 1))
+
+    def _know(self, prepared: Tensor, inputs: StepInput, state: Tensor) -> Knowledge:
+        activations = self.knowledge_base.torso.activations(prepared)
+        return Knowledge(activations, *self.knowledge_base.remember(activations[-1], inputs, state))
+
+    def _answer(self, knowledge: Knowledge, state: Tensor) -> StepOutput:
+        logits = self.knowledge_base.policy(knowledge.features).float()
+        # The value head learns from the active column's values, but must not shape what the policy stands on: the
+        # Fisher, which is the policy's, would not protect it.
+        value = self.knowledge_base.value(knowledge.features.detach()).squeeze(-1).float()
+        return StepOutput(logits, value, state)
+
+    def _active(self, prepared: Tensor, inputs: StepInput, state: Tensor, knowledge: Knowledge | None) -> StepOutput:
+        laterals: list[Tensor | None] = [None] * len(self.active.torso.stages)
+        joined = knowledge if bool(self.connected) else None
+        if joined is not None:
+            outputs = zip(self.adaptors, joined.activations[:-1], strict=True)
+            laterals = [None, *(adaptor(output) for adaptor, output in outputs)]
+        features = self.active.torso.activations(prepared, laterals)[-1]
+        features, end = self.active.remember(features, inputs, state[:, : self.active.core_size])
+        logits, value = self.active.policy(features), self.active.value(features)
+        if joined is not None:
+            logits = logits + self.policy_adaptor(joined.features)
+            value = value + self.value_adaptor(joined.features)
+        if knowledge is not None:
+            end = torch.cat([end, knowledge.state], 1)
+        return StepOutput(logits.float(), value.squeeze(-1).float(), end)
+
+    def _initialise_adaptors(self, seed: int) -> None:
+        for index, adaptor in enumerate(part for part in self.modules() if isinstance(part, Adaptor)):
+            generator = initialise(adaptor, derive(seed, index))
+            nn.init.uniform_(adaptor.gate, 0.0, 0.1, generator=generator)  # Schwarz 2018
+
+
+def _torso_adaptors(column: ActorCritic) -> list[Adaptor]:
+    """One into every stage but the first, which sees what the knowledge base sees."""
+    adaptors = []
+    for before, stage in pairwise(column.torso.chain):
+        narrow = max(1, before.out_shape[0] // 2)
+        adaptors.append(Adaptor(before.out_shape, narrow, stage.lateral(narrow), stage.out_shape[0]))
+    return adaptors
+
+
+def _head_adaptor(feature_size: int, head: nn.Linear) -> Adaptor:
+    narrow = max(1, feature_size // 2)
+    return Adaptor((feature_size,), narrow, nn.Linear(narrow, head.out_features, bias=False), head.out_features)
