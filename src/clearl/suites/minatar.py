@@ -220,6 +220,20 @@ class MinAtarEnvs:
         return frames
 
 
+_ONE_STEP = {1: np.roll(np.arange(SIZE), 1), -1: np.roll(np.arange(SIZE), -1)}
+
+
+def _roll(grid: np.ndarray, shift: int, axis: int) -> np.ndarray:
+    """`np.roll` by one cell, as Space Invaders needs it twice a step; there it took half of the time."""
+    return grid.take(_ONE_STEP[shift], axis=axis)
+
+
+def _quick_numpy() -> ModuleType:
+    quick = ModuleType("numpy")
+    quick.__dict__.update(vars(np), roll=_roll)
+    return quick
+
+
 def _plain(value: Any) -> Any:
     """A deep copy in JSON's types: the games mix NumPy's integers with Python's."""
     if isinstance(value, list | tuple):
@@ -242,5 +256,6 @@ def _game_module(game: str) -> ModuleType:
         assert spec is not None and spec.loader is not None, "a path that ends in .py always has a loader"
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
+        module.np = _quick_numpy()  # pyright: ignore[reportAttributeAccessIssue]  # the name that the game imported
         sys.modules[name] = module
     return sys.modules[name]
