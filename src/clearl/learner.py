@@ -16,6 +16,7 @@ from clearl.optimizer import annealed_rate, make_optimizer
 from clearl.types import Batch, Visit
 
 BAD_UPDATES_IN_A_ROW = 10
+_COUNTERS = ("frames", "updates", "bad_updates", "_bad_in_a_row")
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Learner:
 
     def state(self) -> dict[str, Any]:
         """Counters and the method's own state, as JSON types."""
-        counters = {name: getattr(self, name) for name in ("frames", "updates", "bad_updates", "_bad_in_a_row")}
+        counters = {name: getattr(self, name) for name in _COUNTERS}
         return {"counters": counters, "method": self.method.state()}
 
     def restore(self, tensors: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> None:
@@ -89,8 +90,8 @@ class Learner:
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": optimizer_state, "param_groups": groups})
         self.method.restore(self.network, parts["method"], state["method"])
-        for name, value in state["counters"].items():
-            setattr(self, name, int(value))
+        for name in _COUNTERS:
+            setattr(self, name, int(state["counters"][name]))
 
     def _losses(self, batch: Batch) -> dict[str, torch.Tensor]:
         with torch.autocast(self.config.device, torch.bfloat16, enabled=self.config.autocast):

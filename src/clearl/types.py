@@ -7,11 +7,14 @@ the index t as well, so that a cloning target is compared with the network at th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
+
+from clearl.errors import CorruptFileError
 
 if TYPE_CHECKING:
     import torch
@@ -39,6 +42,24 @@ class EnvSpec:
     def observation_shape(self) -> tuple[int, ...]:
         """Shape of what the network sees: the stack is folded into the first axis."""
         return (self.stack * self.frame_shape[0], *self.frame_shape[1:])
+
+
+_MOST_VALUES = 1 << 24  # of one observation; DMLab's has 20 thousand
+
+
+def spec_from_json(values: Any, source: str) -> EnvSpec:
+    """The `EnvSpec` that a file says, or `CorruptFileError` if no environment of ours can be so."""
+    try:
+        spec = EnvSpec(**{**values, "frame_shape": tuple(values["frame_shape"])})
+        sizes = (*spec.frame_shape, spec.num_actions, spec.stack, spec.frames_per_step)
+        known = spec.frame_dtype in get_args(FrameDtype) and 1 <= len(spec.frame_shape) <= 4
+        if not known or any(type(size) is not int or not 1 <= size <= 1_000_000 for size in sizes):
+            raise ValueError("a size or type is out of range")
+        if math.prod(spec.observation_shape) > _MOST_VALUES:
+            raise ValueError(f"an observation has more than {_MOST_VALUES} values")
+    except (TypeError, KeyError, ValueError) as error:
+        raise CorruptFileError(f"{source}: not the observations and actions of an environment ({error})") from None
+    return spec
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from clearl.errors import CorruptFileError
+from clearl.records.run_dir import read_meta
 from clearl.records.schema import Row, decode
 
 
@@ -18,13 +19,15 @@ class Scan:
     """Numbers (from 1) of lines before the last whole one that cannot be read."""
     torn_tail: bool = False
     """Whether the file ends in the beginning of a row."""
+    missing_bytes: int = 0
+    """How much shorter the file is than the run's meta data says it was when the run ended."""
 
 
 def scan_rows(path: Path) -> Scan:
     """Read every row that is whole, and say what else there is. No file means no rows."""
-    if not path.exists():
-        return Scan()
-    *lines, tail = path.read_bytes().split(b"\n")
+    data = path.read_bytes() if path.exists() else b""
+    missing = max(0, _recorded_bytes(path.parent) - len(data))
+    *lines, tail = data.split(b"\n")
     scan = Scan(torn_tail=bool(tail))
     bad: list[int] = []
     for number, line in enumerate(lines, 1):
@@ -35,7 +38,7 @@ def scan_rows(path: Path) -> Scan:
         else:
             scan.damaged_lines.extend(bad)
             bad = []
-    return Scan(scan.rows, scan.damaged_lines, scan.torn_tail or bool(bad))
+    return Scan(scan.rows, scan.damaged_lines, scan.torn_tail or bool(bad), missing)
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -44,4 +47,15 @@ def read_rows(path: Path) -> list[Row]:
     if scan.damaged_lines:
         lines = ", ".join(map(str, scan.damaged_lines[:5]))
         raise CorruptFileError(f"{path}: line {lines} is damaged; delete it to read the rest")
+    if scan.missing_bytes:
+        raise CorruptFileError(f"{path} has lost its last {scan.missing_bytes} bytes; put it back from a copy")
     return scan.rows
+
+
+def _recorded_bytes(run_dir: Path) -> int:
+    """The length of the metrics file that the meta data of a finished run tells; 0 where it tells none."""
+    try:
+        recorded = read_meta(run_dir).get("metrics_bytes")
+    except (OSError, CorruptFileError):
+        return 0
+    return recorded if isinstance(recorded, int) else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,6 +18,8 @@ Row = dict[str, Any]
 
 _NUMBER = (int, float)
 _CRC_KEY = b'"crc"'
+# A seal whose key was damaged must not pass for an object without one.
+_BROKEN_SEAL = re.compile(rb',"[^"]{1,4}":"[^"]{8}"\}\s*$')
 _REQUIRED: dict[str, dict[str, tuple[type, ...]]] = {
     "eval": {
         "task": (str,),
@@ -42,6 +45,7 @@ _REQUIRED: dict[str, dict[str, tuple[type, ...]]] = {
         "end_frames": (int, type(None)),
     },
     "fault": {"frames": _NUMBER, "worker": (str,), "problem": (str,), "wall_s": _NUMBER},
+    "restart": {"frames": _NUMBER, "worker": (str,), "after_s": _NUMBER, "wall_s": _NUMBER},
     "resume": {"frames": _NUMBER, "updates": (int,), "wall_s": _NUMBER},
 }
 
@@ -100,6 +104,11 @@ def fault_row(*, frames: int, worker: str, problem: str, wall_s: float) -> Row:
     return {"v": VERSION, "kind": "fault", "frames": frames, "worker": worker, "problem": problem, "wall_s": wall_s}
 
 
+def restart_row(*, frames: int, worker: str, after_s: float, wall_s: float) -> Row:
+    """What had failed `after_s` seconds ago works again."""
+    return {"v": VERSION, "kind": "restart", "frames": frames, "worker": worker, "after_s": after_s, "wall_s": wall_s}
+
+
 def resume_row(*, frames: int, updates: int, wall_s: float) -> Row:
     """The run went on from a checkpoint."""
     return {"v": VERSION, "kind": "resume", "frames": frames, "updates": updates, "wall_s": wall_s}
@@ -154,6 +163,8 @@ def unseal(data: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise CorruptFileError("not a JSON object")
     crc = value.pop("crc", None)
+    if crc is None and _BROKEN_SEAL.search(data[-32:]):
+        raise CorruptFileError("the name of its checksum is damaged")
     if crc is not None and crc != f"{zlib.crc32(data[: data.rfind(_CRC_KEY)]):08x}":
         raise CorruptFileError("it does not match its checksum")
     return value

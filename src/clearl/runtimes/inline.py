@@ -8,7 +8,7 @@ from clearl.checkpoint import Saved
 from clearl.evaluator import EvaluationCancelled
 from clearl.intake import Pairs
 from clearl.runtimes.job import Job
-from clearl.runtimes.progress import Progress
+from clearl.runtimes.progress import Progress, fitting
 
 
 def run_inline(job: Job) -> None:
@@ -55,10 +55,11 @@ class _InlineRun:
     def resume(self, saved: Saved) -> None:
         """Go on from a checkpoint, exactly."""
         tree = self.progress.restore(saved)
-        for shard, sequence in zip(self.worker.shards, tree["shards"], strict=True):
-            shard.restore(int(sequence))
-        if tree["actor"] is not None:
-            self.worker.actor.restore(tree["actor"])
+        with fitting(saved.path):
+            for shard, sequence in zip(self.worker.shards, tree["shards"], strict=True):
+                shard.restore(int(sequence))
+            if tree["actor"] is not None:
+                self.worker.actor.restore(tree["actor"])
         if lost := sum(shard.counters()["lost"] for shard in self.worker.shards):
             problem = f"{lost} unrolls of replay are lost: they were in RAM only, or damaged on disk"
             self.job.recorder.fault(self.job.learner, "replay", problem)

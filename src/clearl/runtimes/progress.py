@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from clearl.checkpoint import Saved
+from clearl.errors import CorruptFileError
 from clearl.runtimes.job import Job
 from clearl.types import Batch
 
@@ -69,7 +72,11 @@ class Progress:
 
     def restore(self, saved: Saved) -> dict[str, Any]:
         """Take the job to where `saved` was taken; the tree, for what only the runtime can restore."""
-        job, tree = self.job, saved.tree
+        with fitting(saved.path):
+            return self._restore(saved, saved.tree)
+
+    def _restore(self, saved: Saved, tree: dict[str, Any]) -> dict[str, Any]:
+        job = self.job
         job.learner.restore(tree["learner"]["tensors"], tree["learner"]["state"])
         job.cursor.restore(tree["cursor"])
         job.intake.mixer.restore(tree["mixer"])
@@ -82,3 +89,12 @@ class Progress:
         for note in saved.notes:
             job.recorder.fault(job.learner, "checkpoint", note)
         return tree
+
+
+@contextmanager
+def fitting(path: Path) -> Iterator[None]:
+    """A checkpoint with right hashes can still be one of another run, or made up: then it is refused as a whole."""
+    try:
+        yield
+    except (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise CorruptFileError(f"{path} does not fit this run: {type(error).__name__}: {error}") from error

@@ -8,6 +8,8 @@ from typing import Any
 from clearl.tasks.plan import Plan, assign_tasks
 from clearl.types import Visit
 
+_COUNTERS = ("segment", "granted_frames", "segment_start", "segment_episodes")
+
 
 @dataclass(frozen=True)
 class Grant:
@@ -67,12 +69,11 @@ class PlanCursor:
         raise AssertionError("a plan has at least one segment")
 
     def state(self) -> dict[str, Any]:
-        names = ("segment", "granted_frames", "segment_start", "segment_episodes")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in _COUNTERS}
 
     def restore(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            setattr(self, name, int(value))
+        for name in _COUNTERS:
+            setattr(self, name, int(state[name]))
 
     def _current(self):
         return self.plan.segments[min(self.segment, len(self.plan.segments) - 1)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import zlib
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from clearl.records.schema import (
     segment_row,
     summary_row,
     train_row,
+    unseal,
 )
 
 
@@ -144,3 +146,17 @@ def test_a_missing_key_is_named():
 def test_lines_that_are_no_rows_are_refused(line):
     with pytest.raises(CorruptFileError):
         decode(line)
+
+
+@pytest.mark.parametrize("sealed", [b'{"v":1,"kind":"note","crc":"%08x"}', b'{\n  "v": 1,"crc":"%08x"}\n'])
+def test_every_single_flip_of_a_sealed_object_is_noticed(sealed):
+    head = sealed[: sealed.index(b'"crc"')]
+    data = sealed % zlib.crc32(head)
+    whole = unseal(data)
+    for bit in range(8 * len(data)):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        try:
+            assert unseal(bytes(damaged)) == whole
+        except CorruptFileError:
+            continue

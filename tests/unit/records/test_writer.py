@@ -7,7 +7,7 @@ import os
 import pytest
 
 from clearl.errors import CorruptFileError, StorageError
-from clearl.records import MetricsWriter, eval_row, read_rows, scan_rows
+from clearl.records import MetricsWriter, RunDir, eval_row, read_rows, scan_rows
 from clearl.records.writer import check_position
 
 
@@ -140,3 +140,17 @@ def test_damage_in_the_middle_is_named_and_can_be_read_around(tmp_path):
 
 def test_no_file_means_no_rows(tmp_path):
     assert read_rows(tmp_path / "metrics.jsonl") == []
+
+
+def test_a_finished_run_that_lost_its_last_rows_is_noticed(tmp_path):
+    run = RunDir.create(tmp_path, config_text="seed: 0", meta={})
+    positions, path = _write(tmp_path, 3), tmp_path / "metrics.jsonl"
+    run.set_status("finished", metrics_bytes=path.stat().st_size)
+    assert len(read_rows(path)) == 3
+    os.truncate(path, positions[1])
+    assert scan_rows(path).missing_bytes == positions[2] - positions[1] and len(scan_rows(path).rows) == 2
+    with pytest.raises(CorruptFileError, match="has lost its last"):
+        read_rows(path)
+    path.unlink()
+    with pytest.raises(CorruptFileError, match="has lost its last"):
+        read_rows(path)
