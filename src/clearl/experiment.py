@@ -18,7 +18,7 @@ from clearl.actor import Actor
 from clearl.agent import Agent
 from clearl.checkpoint import CheckpointStore
 from clearl.config import RunConfig, diff, from_yaml, to_yaml
-from clearl.errors import DivergedError, RunDirectoryError, StorageError
+from clearl.errors import CorruptFileError, DivergedError, RunDirectoryError, StorageError
 from clearl.evaluator import Evaluator
 from clearl.intake import Intake
 from clearl.learner import Learner
@@ -27,7 +27,14 @@ from clearl.nets.network import PolicyNetwork, as_module, build_network
 from clearl.protocols import make_plans
 from clearl.records.console import Console
 from clearl.records.mirrors import open_mirrors
-from clearl.records.run_dir import RunDir, describe_machine, describe_versions, holds_run, refuse_foreign
+from clearl.records.run_dir import (
+    META_FILE,
+    RunDir,
+    describe_machine,
+    describe_versions,
+    holds_run,
+    refuse_foreign,
+)
 from clearl.records.schema import Row
 from clearl.records.table import MetricsTable
 from clearl.records.writer import MetricsWriter, check_position
@@ -37,13 +44,14 @@ from clearl.replay.shard import ReplayShard
 from clearl.replay.store import StoreKind, open_store
 from clearl.runtimes import RUNTIMES
 from clearl.runtimes.job import Job
+from clearl.runtimes.progress import fitting
 from clearl.runtimes.recorder import Recorder
 from clearl.runtimes.stopping import StopFlag, stop_on_signals
 from clearl.seeding import derive
 from clearl.suites import make_suite
 from clearl.tasks.cursor import PlanCursor
 from clearl.tasks.plan import Plan
-from clearl.types import EnvSpec, UnrollLayout
+from clearl.types import EnvSpec, UnrollLayout, spec_from_json
 from clearl.worker import Worker
 
 PARTS_ENTRY = "clearl.experiment:load_parts"
@@ -92,8 +100,11 @@ class RunParts:
 
 def load_parts(config_yaml: str, run_dir: Path) -> RunParts:
     """The parts of the run in `run_dir`, made again in another process."""
-    replay = RunDir(run_dir).meta["replay"]
-    return RunParts(from_yaml(config_yaml), run_dir, int(replay["capacity_unrolls"]), replay["store"])
+    replay = RunDir(run_dir).meta.get("replay")
+    if not isinstance(replay, dict) or type(capacity := replay.get("capacity_unrolls")) is not int or capacity < 1:
+        raise CorruptFileError(f"{run_dir / META_FILE} does not say how much replay the run holds")
+    store = "disk" if replay.get("store") == "disk" else "ram"
+    return RunParts(from_yaml(config_yaml), run_dir, capacity, store)
 
 
 @dataclass(frozen=True)
@@ -154,14 +165,12 @@ def load_agent(path: Path) -> Agent:
         raise RunDirectoryError(f"{path} holds no checkpoint yet; let the run go on, or stop it with Ctrl-C")
     config = from_yaml(run_dir.config_text)
     meta = run_dir.meta
-    spec = EnvSpec(**{**meta["spec"], "frame_shape": tuple(meta["spec"]["frame_shape"])})
+    spec = spec_from_json(meta.get("spec"), str(run_dir.path / META_FILE))
     network = _make_network(config, spec)
-    tensors = {
-        name.removeprefix("network/"): tensor
-        for name, tensor in saved.tree["learner"]["tensors"].items()
-        if name.startswith("network/")
-    }
-    as_module(network).load_state_dict(tensors)
+    with fitting(saved.path):
+        named = saved.tree["learner"]["tensors"].items()
+        weights = {name.removeprefix("network/"): tensor for name, tensor in named if name.startswith("network/")}
+        as_module(network).load_state_dict(weights)
     return Agent(network, spec, reward_clip=config.reward_clip, seed=config.seed)
 
 
@@ -203,7 +212,8 @@ def _run_plan(
                 raise _with_checkpoint(error, run_dir) from error
             raise
         status = "interrupted" if stop else "finished"
-        run_dir.set_status(status)
+        # What is finished no longer changes: from now on a metrics file that has lost its end can be told.
+        run_dir.set_status(status, metrics_bytes=None if stop else run_dir.metrics_path.stat().st_size)
         if status == "finished" and not config.keep_replay:
             shutil.rmtree(run_dir.replay_path, ignore_errors=True)
     return RunResult(out, status)
