@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import msgpack
 
 MAX_MESSAGE_BYTES = 1 << 24
+MAX_DESCRIPTORS = 16
 _LENGTH = struct.Struct("<I")
 _CHUNK_BYTES = 1 << 16
 
@@ -55,6 +58,24 @@ class Channel:
             self._socket.sendall(_LENGTH.pack(len(body)) + body)
         except OSError as error:
             raise ChannelClosed from error
+
+    def send_descriptors(self, descriptors: Sequence[int]) -> None:
+        """Share open files with the other process; it must be waiting in `receive_descriptors`, or come to it."""
+        try:
+            socket.send_fds(self._socket, [_LENGTH.pack(len(descriptors))], descriptors)
+        except OSError as error:
+            raise ChannelClosed from error
+
+    def receive_descriptors(self) -> list[int]:
+        """The open files that the other process shares; our own children do not get them."""
+        data, descriptors, _, _ = socket.recv_fds(self._socket, _LENGTH.size, MAX_DESCRIPTORS)
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
+        if not data:
+            raise ChannelClosed
+        if data != _LENGTH.pack(len(descriptors)):
+            raise BadMessage(f"{len(descriptors)} open files came, but not as many as were announced")
+        return descriptors
 
     def receive(self) -> tuple[Any, ...]:
         """The next message; waits for it."""

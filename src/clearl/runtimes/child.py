@@ -13,7 +13,7 @@ from clearl.errors import EnvironmentFaultError
 from clearl.runtimes.channel import Channel, ChannelClosed
 from clearl.runtimes.messages import Failed, Message, Setup, pack, unpack
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 
 class Link:
@@ -31,17 +31,22 @@ class Link:
 
 
 def main(arguments: list[str]) -> int:
-    """`PROGRAM PARENT_PID CHANNEL_FD BLOCK_FD...`: run `clearl.runtimes.PROGRAM`.run until the parent says Close."""
-    program, parent, channel, *blocks = arguments
+    """`PARENT_PID CHANNEL_FD MODULE...`: import the modules, wait for something to do, do it until told to close."""
+    parent, descriptor, *modules = arguments
     _die_with(int(parent))
     # The parent decides when its children stop. Unlike SIG_IGN, a function is not passed on to what environments start.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    link = Link(Channel.inherited(int(channel)))
+    channel = Channel.inherited(int(descriptor))
+    link = Link(channel)
     try:
+        for module in modules:
+            importlib.import_module(module)
+        descriptors = channel.receive_descriptors()
         setup = link.receive()
         assert isinstance(setup, Setup)
-        importlib.import_module(f"clearl.runtimes.{program}").run(link, setup, [int(block) for block in blocks])
+        _show_name(f"clearl:{setup.name}")
+        importlib.import_module(setup.program).run(link, setup, descriptors)
     except ChannelClosed:
         return 0  # the parent has gone, and so do we
     except Exception as error:  # noqa: BLE001 - whatever it is, the parent must hear of it
@@ -73,6 +78,12 @@ def _die_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         raise SystemExit(0)
+
+
+def _show_name(name: str) -> None:
+    """Under which name `ps` and `top` list this process; the kernel takes fifteen letters."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15])
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from clearl.nets.weights import FlatWeights
 from clearl.records.schema import summary_row
 from clearl.runtimes.allocator import keep_freed_memory
 from clearl.runtimes.job import Job
+from clearl.runtimes.process import Spares
 from clearl.runtimes.progress import Progress
 from clearl.runtimes.remote import RemoteEvaluator, RemoteWorker
 from clearl.runtimes.shared import SharedBlock, WeightBoard
@@ -61,7 +62,8 @@ class _LocalRun:
         self.board = self._make_board()
         self._show_weights(self.board)
         self.selector = selectors.DefaultSelector()
-        around = Surroundings(self.selector, job.config.worker_timeout_s, self._fault)
+        self.spares = Spares([job.parts_entry.partition(":")[0], "clearl.runtimes.evaluator_main"])
+        around = Surroundings(self.selector, self.spares, job.config.worker_timeout_s, self._fault, self._restarted)
         count = job.config.workers or default_workers(_cores(), job.config.slots)
         self.workers = [
             RemoteWorker(i, slots, [sequences[s] for s in slots], job, self.board, around, keeps_later=True)
@@ -92,6 +94,7 @@ class _LocalRun:
             process.end(max(0.0, deadline - time.monotonic()) if asked else 0.0)
         for child in (*self.workers, self.evaluator):
             child.close()
+        self.spares.close()
         self.board.block.close()
         self.selector.close()
 
@@ -156,6 +159,9 @@ class _LocalRun:
 
     def _fault(self, name: str, problem: str) -> None:
         self.job.recorder.fault(self.job.learner, name, problem)
+
+    def _restarted(self, name: str, after_s: float) -> None:
+        self.job.recorder.restarted(self.job.learner, name, after_s)
 
     # Evaluation.
 

@@ -12,8 +12,12 @@ from clearl.runtimes.channel import BadMessage
 
 @dataclass(frozen=True)
 class Setup:
-    """The first message: all that a child needs to make its parts again."""
+    """The first message: what a child is to be, and all that it needs to make its parts again."""
 
+    name: str
+    """What `ps` shows."""
+    program: str
+    """The module whose `run` it is."""
     entry: str
     """`module:function` that makes the parts; see `Job.parts_entry`."""
     config: str

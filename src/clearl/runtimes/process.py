@@ -20,30 +20,33 @@ _GLANCE_S = 0.005
 
 
 class ChildProcess:
-    """A process of its own that runs `program` and talks over its own connection.
+    """A process of its own that has imported `modules` and waits for something to do.
 
     It is started by name, not forked and not by pickle, so that a user's script needs no `__main__` guard. What it
     prints is kept, the last of it, for the message that says why it died.
     """
 
-    def __init__(self, program: str, setup: Setup, blocks: Sequence[SharedBlock]) -> None:
+    def __init__(self, modules: Sequence[str]) -> None:
         ours, theirs = Channel.pair()
         read_end, write_end = os.pipe()
         os.set_blocking(read_end, False)
-        descriptors = (theirs.fileno(), *(block.descriptor for block in blocks))
-        arguments = [program, str(os.getpid()), *map(str, descriptors)]
+        arguments = [str(os.getpid()), str(theirs.fileno()), *modules]
         self.channel, self._read_end, self._output = ours, read_end, b""
         try:
-            # A process group of its own: Ctrl-C reaches the parent only, and `kill` reaches what the child started.
+            # A process group of its own: Ctrl-C reaches the parent only, and `end` reaches what the child started.
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-X", "faulthandler", "-m", "clearl.runtimes.child", *arguments],
-                stdin=subprocess.DEVNULL, stdout=write_end, stderr=write_end, pass_fds=descriptors,
+                stdin=subprocess.DEVNULL, stdout=write_end, stderr=write_end, pass_fds=[theirs.fileno()],
                 process_group=0, env=_environment(),
             )  # fmt: skip
         finally:
             os.close(write_end)
             theirs.close()
-        with contextlib.suppress(ChannelClosed):
+
+    def begin(self, setup: Setup, blocks: Sequence[SharedBlock]) -> None:
+        """Tell the child what to be, and give it its shared memory."""
+        with contextlib.suppress(ChannelClosed):  # whoever polls finds out
+            self.channel.send_descriptors([block.descriptor for block in blocks])
             self.send(setup)
 
     @property
@@ -59,33 +62,34 @@ class ChildProcess:
         self._drain_output()
         messages = [unpack(values) for values in self.channel.poll()]
         # A process that the child started may hold the connection open after its death.
-        if not messages and self._has_exited():
+        if not messages and self.has_exited():
             raise ChannelClosed
         return messages
 
-    def end(self, patience_s: float = 0.0) -> int:
-        """Make sure that the child and all in its group are gone, by then at the latest; the child's exit code."""
+    def has_exited(self) -> bool:
+        """Whether it is dead, reaped or not."""
+        if self._process.returncode is not None:
+            return True
+        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def end(self, patience_s: float = 0.0) -> int | None:
+        """Make sure that the child and all in its group are gone; its exit code, None where it had to be killed."""
         deadline = time.monotonic() + patience_s
-        while not self._has_exited() and time.monotonic() < deadline:
+        while not (by_itself := self.has_exited()) and time.monotonic() < deadline:
             time.sleep(_GLANCE_S)
-        # Before the child is reaped, its number cannot belong to anyone else.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        if self._process.returncode is None:
+            # Before the child is reaped, its number cannot belong to anyone else.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
         code = self._process.wait()
         self._drain_output()
-        if self._read_end >= 0:
-            os.close(self._read_end)
-            self._read_end = -1
+        self._close_output()
         self.channel.close()
-        return code
+        return code if by_itself else None
 
     def output(self) -> str:
         """The last of what the child printed."""
         return self._output.decode(errors="replace").strip()
-
-    def _has_exited(self) -> bool:
-        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return os.waitid(os.P_PID, self._process.pid, flags) is not None
 
     def _drain_output(self) -> None:
         while self._read_end >= 0:
@@ -94,10 +98,40 @@ class ChildProcess:
             except BlockingIOError:
                 return
             if not data:
-                os.close(self._read_end)
-                self._read_end = -1
+                self._close_output()
                 return
             self._output = (self._output + data)[-_KEPT_OUTPUT_BYTES:]
+
+    def _close_output(self) -> None:
+        if self._read_end >= 0:
+            os.close(self._read_end)
+            self._read_end = -1
+
+
+class Spares:
+    """Starts children. From the first death on it keeps one in reserve that has the slow imports behind it."""
+
+    def __init__(self, modules: Sequence[str]) -> None:
+        self._modules = modules
+        self._spare: ChildProcess | None = None
+
+    def take(self) -> ChildProcess:
+        """A child to begin with."""
+        child, self._spare = self._spare, None
+        if child is not None and child.has_exited():
+            child.end()
+            child = None
+        return child or ChildProcess(self._modules)
+
+    def prepare(self) -> None:
+        """Have one in reserve."""
+        if self._spare is None:
+            self._spare = ChildProcess(self._modules)
+
+    def close(self) -> None:
+        if self._spare is not None:
+            self._spare.end()
+            self._spare = None
 
 
 def exit_in_words(code: int) -> str:

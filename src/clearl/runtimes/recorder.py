@@ -10,7 +10,7 @@ from typing import Any
 
 from clearl.evaluator import Evaluation
 from clearl.learner import Learner, UpdateStats
-from clearl.records.schema import Row, eval_row, fault_row, resume_row, segment_row, train_row
+from clearl.records.schema import Row, eval_row, fault_row, restart_row, resume_row, segment_row, train_row
 from clearl.records.writer import MetricsWriter
 from clearl.tasks.plan import Plan
 
@@ -74,7 +74,9 @@ class Recorder:
         then, frames = self._marked
         self._marked = (now, learner.frames)
         count = len(self._losses)
-        loss = {name: sum(s.loss[name] for s in self._losses) / count for name in stats.loss}
+        # A method may change its terms between two rows (Progress & Compress does): a mean over its own updates each.
+        terms = {name: [s.loss[name] for s in self._losses if name in s.loss] for name in stats.loss}
+        loss = {name: sum(values) / len(values) for name, values in terms.items()}
         extra = {
             "grad_norm": sum(s.grad_norm for s in self._losses) / count,
             "learning_rate": stats.learning_rate,
@@ -102,6 +104,10 @@ class Recorder:
     def fault(self, learner: Learner, worker: str, problem: str) -> None:
         """Something failed and was survived."""
         self.emit(fault_row(frames=learner.frames, worker=worker, problem=problem, wall_s=self.wall_s))
+
+    def restarted(self, learner: Learner, worker: str, after_s: float) -> None:
+        """What had failed works again."""
+        self.emit(restart_row(frames=learner.frames, worker=worker, after_s=round(after_s, 3), wall_s=self.wall_s))
 
     def emit(self, row: Row) -> None:
         """Write one row and pass it on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from clearl.config import to_yaml
 from clearl.evaluator import Evaluation
@@ -46,13 +47,13 @@ class RemoteWorker:
         self.seconds: dict[str, float] = {}
         self.synced = True
         self._keeps_later = keeps_later
-        self.process = Supervisor(f"worker-{index}", self._start, self.poll, around)
+        self.process = Supervisor(f"worker-{index}", self._begin_process, self.poll, around)
 
     def poll(self) -> None:
         """Hear what the process has to say, and keep it running."""
         for message in self.process.poll():
             if isinstance(message, Ready):
-                self._begin(message)
+                self._ready(message)
             elif isinstance(message, Produced):
                 self.process.done()
                 self.report, self.replay = message, message.replay
@@ -87,7 +88,7 @@ class RemoteWorker:
         """Let go of everything; the process has ended."""
         self._block.block.close()
 
-    def _begin(self, ready: Ready) -> None:
+    def _ready(self, ready: Ready) -> None:
         self.sequences = ready.sequences if self.report is None else self.sequences
         self._keeps_later = False
         if ready.lost:
@@ -103,14 +104,13 @@ class RemoteWorker:
         if self.process.ready and self.grant is not None:
             self.process.send(Produce(tuple(self.grant.tasks[slot] for slot in self.slots)))
 
-    def _start(self, starts: int) -> ChildProcess:
+    def _begin_process(self, child: ChildProcess, starts: int) -> None:
         sequences = self.sequences if self.report is None else self.report.sequences
-        setup = Setup(
-            entry=self._job.parts_entry, config=to_yaml(self._job.config), run_dir=str(self._job.run_dir),
-            incarnation=sequences[0] + starts, slots=tuple(self.slots), sequences=sequences,
-            keeps_later=self._keeps_later,
+        setup = _setup(
+            self._job, self.process.name, "clearl.runtimes.worker_main", incarnation=sequences[0] + starts,
+            slots=tuple(self.slots), sequences=sequences, keeps_later=self._keeps_later,
         )  # fmt: skip
-        return ChildProcess("worker_main", setup, [self._block.block, self._board.block])
+        child.begin(setup, [self._block.block, self._board.block])
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class RemoteEvaluator:
         self.busy = False
         self.seconds: dict[str, float] = {}
         self._results: list[Evaluated] = []
-        self.process = Supervisor("evaluator", self._start, self.poll, around)
+        self.process = Supervisor("evaluator", self._begin_process, self.poll, around)
 
     def poll(self) -> None:
         """Hear what the process has to say, and keep it running."""
@@ -163,10 +163,12 @@ class RemoteEvaluator:
         """Let go of everything; the process has ended."""
         self.board.block.close()
 
-    def _start(self, starts: int) -> ChildProcess:
-        job = self._job
-        setup = Setup(
-            entry=job.parts_entry, config=to_yaml(job.config), run_dir=str(job.run_dir), incarnation=starts,
-            tasks=job.plan.evaluate,
-        )  # fmt: skip
-        return ChildProcess("evaluator_main", setup, [self.board.block])
+    def _begin_process(self, child: ChildProcess, starts: int) -> None:
+        name, tasks = self.process.name, self._job.plan.evaluate
+        setup = _setup(self._job, name, "clearl.runtimes.evaluator_main", incarnation=starts, tasks=tasks)
+        child.begin(setup, [self.board.block])
+
+
+def _setup(job: Job, name: str, program: str, **more: Any) -> Setup:
+    config, run_dir = to_yaml(job.config), str(job.run_dir)
+    return Setup(name=name, program=program, entry=job.parts_entry, config=config, run_dir=run_dir, **more)

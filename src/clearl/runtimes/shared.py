@@ -15,7 +15,7 @@ _ALIGN = 64
 
 
 class SharedBlock:
-    """Bytes shared with the child processes that inherit `descriptor`."""
+    """Bytes shared with the processes that are sent `descriptor`."""
 
     def __init__(self, descriptor: int, nbytes: int) -> None:
         self.descriptor, self.nbytes = descriptor, nbytes
@@ -29,9 +29,8 @@ class SharedBlock:
         return SharedBlock(descriptor, nbytes)
 
     @staticmethod
-    def inherited(descriptor: int, nbytes: int) -> SharedBlock:
-        """The memory behind a descriptor that the parent left open."""
-        os.set_inheritable(descriptor, False)
+    def received(descriptor: int, nbytes: int) -> SharedBlock:
+        """The memory behind a descriptor that another process shared."""
         if os.fstat(descriptor).st_size < nbytes:
             raise ValueError(f"a shared block of {os.fstat(descriptor).st_size} bytes, where {nbytes} are needed")
         return SharedBlock(descriptor, nbytes)

@@ -12,11 +12,13 @@ from typing import NoReturn
 from clearl.errors import ClearlError, ConfigError, CorruptFileError, StorageError, WorkerError
 from clearl.runtimes.channel import BadMessage, ChannelClosed
 from clearl.runtimes.messages import Alive, Close, Failed, Message, Ready
-from clearl.runtimes.process import ChildProcess, exit_in_words
+from clearl.runtimes.process import ChildProcess, Spares, exit_in_words
 from clearl.runtimes.restarts import MOST_FAULTS, WINDOW_S, Restarts
 
 BUILDING_S = 300.0
 """How long a child may be silent while it starts or builds environments."""
+
+_EXIT_S = 1.0  # a process that says no more is about to end: its exit code is worth a moment
 
 # A new process would meet the same: these end the run as what they are.
 _BEYOND_REPAIR: dict[str, type[ClearlError]] = {
@@ -29,20 +31,25 @@ class Surroundings:
     """What the children of one run share in the parent."""
 
     selector: selectors.BaseSelector
+    spares: Spares
     timeout_s: float
     fault: Callable[[str, str], None]
     """Records (name of the child, what happened)."""
+    restarted: Callable[[str, float], None]
+    """Records (name of the child, after how many seconds it was there again)."""
     early_faults: set[str] = field(default_factory=set)
     """Faults of children that never did any work: the second of the same kind is no accident."""
+    clock: Callable[[], float] = time.monotonic
 
 
 class Supervisor:
-    """One child, started by `start(number of starts so far)`; `wake` is registered with the selector for it."""
+    """One child. `begin(child, number of starts before)` tells a new process what to be; `wake` is what the selector
+    calls when there is something to hear."""
 
     def __init__(
-        self, name: str, start: Callable[[int], ChildProcess], wake: Callable[[], None], around: Surroundings
+        self, name: str, begin: Callable[[ChildProcess, int], None], wake: Callable[[], None], around: Surroundings
     ) -> None:
-        self.name, self._start, self._wake, self._around = name, start, wake, around
+        self.name, self._begin, self._wake, self._around = name, begin, wake, around
         self.wanted = False
         """Whether there is anything to do for it; before that it is not started."""
         self.ready = False
@@ -52,6 +59,7 @@ class Supervisor:
         self._restarts = Restarts()
         self._has_worked = self._working = self._building = False
         self._heard_at = 0.0
+        self._lost_at: float | None = None
 
     @property
     def pid(self) -> int | None:
@@ -59,7 +67,7 @@ class Supervisor:
 
     def poll(self) -> list[Message]:
         """What the child said; starts it where it is not running. Raises `WorkerError` when that has become useless."""
-        now = time.monotonic()
+        now = self._around.clock()
         if self._child is None:
             if self.wanted and now >= self._start_at:
                 self._launch(now)
@@ -75,7 +83,7 @@ class Supervisor:
         for message in messages:
             self._heard_at, self._building = now, isinstance(message, Alive) and message.building
             if isinstance(message, Ready):
-                self.ready, self._working = True, False
+                self._is_ready(now)
             if isinstance(message, Failed):
                 self._failed(message)
                 return []
@@ -86,7 +94,7 @@ class Supervisor:
     def send(self, message: Message) -> None:
         """Give the child work, which has to come to an end or show a sign of life in time. Only when `ready`."""
         assert self._child is not None
-        self._working, self._heard_at = True, time.monotonic()
+        self._working, self._heard_at = True, self._around.clock()
         try:
             self._child.send(message)
         except ChannelClosed:
@@ -107,7 +115,7 @@ class Supervisor:
         return idle
 
     def end(self, patience_s: float = 0.0) -> int | None:
-        """End the child, if there is one; its exit code."""
+        """End the child, if there is one; its exit code, None where it had to be killed."""
         if self._child is None:
             return None
         self._around.selector.unregister(self._child.channel)
@@ -115,11 +123,19 @@ class Supervisor:
         return child.end(patience_s)
 
     def _launch(self, now: float) -> None:
-        self._child = self._start(self._starts)
+        self._child = self._around.spares.take()
+        self._begin(self._child, self._starts)
         self._starts += 1
         self._working = self._building = True
         self._heard_at = now
         self._around.selector.register(self._child.channel, selectors.EVENT_READ, self._wake)
+
+    def _is_ready(self, now: float) -> None:
+        self.ready, self._working = True, False
+        if self._lost_at is not None:
+            self._around.restarted(self.name, now - self._lost_at)
+            self._around.spares.prepare()
+            self._lost_at = None
 
     def _check_deadline(self, now: float) -> None:
         allowed, setting = self._around.timeout_s, " (worker_timeout_s)"
@@ -130,15 +146,15 @@ class Supervisor:
 
     def _died(self) -> None:
         assert self._child is not None
-        child, code = self._child, self.end(patience_s=0.2)
-        assert code is not None
+        child, code = self._child, self.end(_EXIT_S)
         # Whoever sends SIGKILL or SIGTERM, be it the kernel short of memory, is not part of the run.
         is_fault = code not in (-signal.SIGKILL, -signal.SIGTERM)
+        words = "closed its connection and was killed" if code is None else exit_in_words(code)
         printed = f"the last it printed:\n{child.output()}" if child.output() else ""
-        self._lost(exit_in_words(code), is_fault=is_fault, details=printed)
+        self._lost(words, is_fault=is_fault, details=printed)
 
     def _failed(self, failed: Failed) -> None:
-        self.end(patience_s=0.2)
+        self.end(_EXIT_S)
         if failed.kind in _BEYOND_REPAIR:
             raise _BEYOND_REPAIR[failed.kind](f"{self.name}: {failed.problem}")
         self._lost(failed.problem, is_fault=True, details=failed.traceback, sort=failed.sort)
@@ -150,7 +166,8 @@ class Supervisor:
             if (sort or problem) in self._around.early_faults:
                 self._give_up("failed again before it had done anything", problem, details)
             self._around.early_faults.add(sort or problem)
-        now = time.monotonic()
+        now = self._around.clock()
+        self._lost_at = now if self._lost_at is None else self._lost_at
         delay = self._restarts.delay_s(now, is_fault=is_fault)
         if delay is None:
             self._give_up(f"failed more than {MOST_FAULTS} times in {WINDOW_S / 60:g} minutes", problem, details)

@@ -39,7 +39,7 @@ class _WorkerProgram:
         parts = make_parts(setup)
         network = parts.network()
         self.weights = WeightReader(network, descriptors[1])
-        pairs = SharedBlock.inherited(descriptors[0], PairBlock.nbytes(parts.layout, len(setup.slots)))
+        pairs = SharedBlock.received(descriptors[0], PairBlock.nbytes(parts.layout, len(setup.slots)))
         self.pairs = PairBlock(pairs, parts.layout, len(setup.slots))
         timed = cast(PolicyNetwork, TimedNetwork(network, self.watch, heartbeat(link)))
         self.worker = parts.worker(setup.slots, timed, incarnation=setup.incarnation)
@@ -84,7 +84,7 @@ class WeightReader:
     def __init__(self, network: PolicyNetwork, descriptor: int) -> None:
         self._flat = FlatWeights(network)
         self._copy = np.zeros(self._flat.size, np.float32)
-        block = SharedBlock.inherited(descriptor, WeightBoard.nbytes(self._flat.size))
+        block = SharedBlock.received(descriptor, WeightBoard.nbytes(self._flat.size))
         self._board = WeightBoard(block, self._flat.size)
         self._read: tuple[int, int] | None = None
 

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from unittest.mock import ANY
+
+import numpy as np
+import pytest
+
+from clearl.runtimes import shared
+from clearl.runtimes.shared import PairBlock, SharedBlock, WeightBoard
+from clearl.types import EnvSpec, UnrollLayout
+
+SIZE = 300_000
+WRITER = f"""
+import sys
+from clearl.runtimes.shared import SharedBlock, WeightBoard
+board = WeightBoard(SharedBlock.received(int(sys.argv[1]), WeightBoard.nbytes({SIZE})), {SIZE})
+for version in range(2, 1_000_000):
+    board.next_place()[:] = version
+    board.show(version, 10 * version)
+"""
+
+
+@pytest.fixture
+def board():
+    block = SharedBlock.create(WeightBoard.nbytes(SIZE))
+    made = WeightBoard(block, SIZE)
+    made.next_place()[:] = 1
+    made.show(1, 10)
+    yield made
+    block.close()
+
+
+def hammer(board: WeightBoard, reads: int) -> set[int]:
+    """Read while another process writes without a pause; the versions seen, each of which must be whole."""
+    command = [sys.executable, "-c", WRITER, str(board.block.descriptor)]
+    with subprocess.Popen(command, pass_fds=[board.block.descriptor]) as writer:
+        try:
+            weights, seen = np.zeros(SIZE, np.float32), set()
+            while len(seen) < reads:
+                version, frames = board.read_into(weights)
+                assert (weights == version).all() and frames == 10 * version, "torn"
+                seen.add(version)
+            return seen
+        finally:
+            writer.kill()
+
+
+def test_a_reader_never_gets_a_mixture_of_two_versions(board: WeightBoard) -> None:
+    assert len(hammer(board, 100)) == 100
+
+
+def test_without_the_checksum_it_would(board: WeightBoard, monkeypatch: pytest.MonkeyPatch) -> None:
+    def copy_in_parts(to: np.ndarray, source: np.ndarray) -> None:
+        for start in range(0, SIZE, 1000):
+            to[start : start + 1000] = source[start : start + 1000]
+
+    monkeypatch.setattr(shared, "_checksum", lambda *_: ANY)
+    monkeypatch.setattr(np, "copyto", copy_in_parts)
+    with pytest.raises(AssertionError, match="torn"):
+        hammer(board, 100_000)
+
+
+def test_the_newest_version_is_read_and_the_last_one_stays_while_the_next_is_written(board: WeightBoard) -> None:
+    weights = np.zeros(SIZE, np.float32)
+    board.next_place()[:] = 5
+    assert board.read_into(weights) == (1, 10) and (weights == 1).all()
+    board.show(2, 20)
+    assert board.version() == 2
+    assert board.read_into(weights) == (2, 20) and (weights == 5).all()
+
+
+def test_pairs_of_a_block_lie_apart_and_are_seen_by_another_mapping() -> None:
+    layout = UnrollLayout(EnvSpec((2, 3, 3), "uint8", 4, stack=2), 5, core_size=3)
+    block = SharedBlock.create(PairBlock.nbytes(layout, 3))
+    writer = PairBlock(block, layout, 3)
+    reader = PairBlock(SharedBlock.received(os.dup(block.descriptor), block.nbytes), layout, 3)
+    fields = [*writer.new.items(), *writer.replay.items(), ("has_replay", writer.has_replay)]
+    for number, (_, array) in enumerate(fields, start=1):
+        array[...] = number % 2 if array.dtype == bool else number
+    assert len(fields) == 2 * len(layout.fields) + 1
+    read = [*reader.new.items(), *reader.replay.items(), ("has_replay", reader.has_replay)]
+    for number, (name, array) in enumerate(read, start=1):
+        assert (array == (number % 2 if array.dtype == bool else number)).all(), name
+    reader.block.close()
+    block.close()
+
+
+def test_a_block_that_is_too_small_is_refused() -> None:
+    block = SharedBlock.create(100)
+    with pytest.raises(ValueError, match="100 bytes"):
+        SharedBlock.received(block.descriptor, 101)
+    block.close()
+
+
+def test_blocks_have_no_name_in_the_file_system() -> None:
+    block = SharedBlock.create(4096)
+    target = os.readlink(f"/proc/self/fd/{block.descriptor}")
+    assert target.endswith("(deleted)") and not os.path.exists(target)
+    block.close()
