@@ -1,0 +1,128 @@
+"""Damage to the files of a run directory, and what loading them gives afterwards."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from whole_runs import assert_equal, contents
+
+from clearl.checkpoint import CheckpointStore
+from clearl.config import RunConfig, from_yaml, to_yaml
+from clearl.errors import ClearlError
+from clearl.experiment import RunParts, load_parts
+from clearl.records.reader import scan_rows
+from clearl.records.run_dir import RunDir
+from clearl.records.writer import check_position
+
+KINDS = ("config.yaml", "meta.json", "metrics.jsonl", "state.json", "arrays.safetensors", "manifest.json", ".seg")
+
+
+def files_of(out: Path, kind: str) -> list[Path]:
+    return sorted(path for path in out.rglob("*") if path.is_file() and path.name.endswith(kind))
+
+
+def flip(data: bytes, rng: random.Random) -> bytes:
+    bit = rng.randrange(8 * len(data))
+    return data[: bit // 8] + bytes([data[bit // 8] ^ 1 << bit % 8]) + data[bit // 8 + 1 :]
+
+
+def truncate(data: bytes, rng: random.Random) -> bytes:
+    return data[: rng.randrange(len(data))]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What one kind of file gives, and what is said about it."""
+
+    content: Any
+    complaints: tuple[str, ...] = ()
+
+
+def load_settings(out: Path, config: RunConfig) -> Loaded:
+    run_dir = RunDir.open(out)
+    return Loaded([to_yaml(from_yaml(run_dir.config_text)), run_dir.meta])
+
+
+def load_checkpoint(out: Path, config: RunConfig) -> Loaded:
+    saved = CheckpointStore(out / "checkpoints").newest()
+    assert saved is not None
+    return Loaded([saved.path.name, saved.tree], saved.notes)
+
+
+def load_metrics(out: Path, config: RunConfig) -> Loaded:
+    """As a resume and a report read them. What lies behind the checkpoint is written anew by the resume."""
+    saved = CheckpointStore(out / "checkpoints").newest()
+    assert saved is not None
+    position = int(saved.json["metrics_position"])
+    check_position(out, position)
+    behind = (out / "metrics.jsonl").read_bytes()[:position].count(b"\n")
+    scan = scan_rows(out / "metrics.jsonl")
+    damaged = [number for number in scan.damaged_lines if number <= behind]
+    return Loaded(scan.rows[: behind - len(damaged)], tuple(f"line {number}" for number in damaged))
+
+
+def load_replay(out: Path, config: RunConfig) -> Loaded:
+    """The buffer as a resume takes it up; what is damaged must be missing and counted, never changed."""
+    saved = CheckpointStore(out / "checkpoints").newest()
+    assert saved is not None
+    parts, held, complaints = _parts(out, config), [], []
+    for slot, sequence in enumerate(saved.json["shards"]):
+        shard = parts.shard(slot)
+        shard.restore(int(sequence))
+        held.append(contents(shard))
+        counters = shard.counters()
+        if counters["lost"] or counters["quarantined"]:
+            complaints.append(f"slot {slot}: {counters['lost']} lost, {counters['quarantined']} quarantined")
+        shard.close()
+    return Loaded(held, tuple(complaints))
+
+
+@cache
+def _parts(out: Path, config: RunConfig) -> RunParts:
+    return load_parts(to_yaml(config), out)
+
+
+LOADERS: dict[str, Callable[[Path, RunConfig], Loaded]] = {
+    "config.yaml": load_settings, "meta.json": load_settings, "metrics.jsonl": load_metrics,
+    "state.json": load_checkpoint, "arrays.safetensors": load_checkpoint, "manifest.json": load_checkpoint,
+    ".seg": load_replay,
+}  # fmt: skip
+
+
+class Judge:
+    """Knows what a sound run directory holds, and tells what damage did to it."""
+
+    def __init__(self, out: Path, config: RunConfig) -> None:
+        self.out, self.config = out, config
+        self.sound = {kind: LOADERS[kind](out, config) for kind in KINDS}
+        assert not any(loaded.complaints for loaded in self.sound.values())
+        generations = sorted((out / "checkpoints").iterdir())
+        assert len(generations) == 2
+        older = CheckpointStore(out / "checkpoints").oldest()
+        assert older is not None and older.path == generations[0]
+        self.older = [older.path.name, older.tree]
+
+    def verdict(self, kind: str) -> str:
+        """refused, harmless, fell back or quarantined; `AssertionError` where something wrong was taken for right."""
+        try:
+            found = LOADERS[kind](self.out, self.config)
+        except ClearlError:
+            return "refused"
+        sound = self.sound[kind].content
+        if not found.complaints:
+            assert_equal(sound, found.content, kind)
+            return "harmless"
+        if kind == ".seg":
+            for slot, held in enumerate(found.content):
+                assert_equal({key: sound[slot][key] for key in held}, held, f"slot {slot}")
+            return "quarantined"
+        if kind == "metrics.jsonl":
+            assert all(row in sound for row in found.content)
+            return "row missed"
+        assert_equal(self.older, found.content, kind)
+        return "fell back"
