@@ -117,8 +117,7 @@ class DoomGame:
         game.set_mode(vizdoom.Mode.PLAYER)
         self._presses = [[button in pressed for button in BUTTONS[scenario]] for pressed in ACTIONS]
         # The time limit is kept here, because a game that has reached its own shows no last frame to bootstrap from.
-        limit = game.get_episode_timeout()
-        self._limit_tics = limit - game.get_episode_start_time() if limit else None
+        self._limit_tics = game.get_episode_timeout() or None
         game.set_episode_timeout(0)
         self._tics = 0
 

@@ -53,7 +53,7 @@ class Lab:
         if seed is not None and type(seed) is not int:
             raise TypeError("seed must be an integer")
         self._episode = self._episode + 1 if episode < 0 else episode
-        self._rng = np.random.default_rng(seed)
+        self._rng = np.random.default_rng(None if seed is None else [seed, self._episode])
         self._compile(f"{self.level}/{seed}/{self._episode}")
         self._buffer[:] = 0
         self._buffer[0] = self._rng.integers(0, 256, self._buffer[0].shape)

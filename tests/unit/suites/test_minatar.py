@@ -93,22 +93,17 @@ def test_frames_and_rewards_are_those_of_the_game(game: str) -> None:
 def test_freeway_ends_by_its_clock_which_is_no_death() -> None:
     envs = make("freeway", num_envs=2)
     envs.reset()
-    ends = []
-    for step in range(2504):
-        answer = envs.step(np.zeros(2, np.int64))
-        assert not answer.terminated.any()
-        if answer.truncated.any():
-            ends.append(step)
-            assert answer.truncated.all()
-            assert answer.valid.all()
-            assert not answer.first.any()
-            last = answer.frames
-        elif not answer.valid.all():
-            assert ends == [step - 1]
-            assert answer.first.all()
-            assert not np.array_equal(answer.frames, last)
-            assert not answer.reward.any()
-    assert ends == [2500]
+    answers = [envs.step(np.zeros(2, np.int64)) for _ in range(2503)]
+    assert not any(answer.terminated.any() for answer in answers)
+    assert [step for step, answer in enumerate(answers) if answer.truncated.any()] == [2500]
+    last, restart = answers[2500:2502]
+    assert last.truncated.all()
+    assert not last.first.any()
+    assert [step for step, answer in enumerate(answers) if not answer.valid.all()] == [2501]
+    assert not restart.valid.any()
+    assert restart.first.all()
+    assert not restart.reward.any()
+    assert not np.array_equal(restart.frames, last.frames)
 
 
 def test_sticky_actions_repeat_the_last_one_with_that_probability() -> None:

@@ -43,6 +43,17 @@ def test_the_goal_is_reached_and_the_next_action_ignored() -> None:
     assert answers[6].valid.all()
 
 
+def test_a_reset_right_after_the_end_lets_the_next_action_count() -> None:
+    pool = envs()
+    pool.reset()
+    for action in TO_THE_GOAL:
+        pool.step(np.full(2, action))
+    start = pool.reset()
+    answer = pool.step(np.full(2, FORWARD))
+    assert answer.valid.all()
+    assert not np.array_equal(answer.frames, start)
+
+
 def test_the_time_limit_truncates() -> None:
     pool = envs()
     pool.reset()
