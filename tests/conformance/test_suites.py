@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,11 @@ def test_the_spec_and_the_masks_describe_the_tasks(suite: Suite) -> None:
         assert mask.shape == (suite.spec.num_actions,)
         assert mask.dtype == bool
         assert mask.sum() >= 2
+
+
+def test_every_suite_leaves_the_stack_to_the_network(suite: Suite) -> None:
+    stacked = make_suite(suite.name, suite.tasks, RunConfig(frame_stack=3))
+    assert stacked.spec == replace(suite.spec, stack=3)
 
 
 def test_the_seed_decides_everything(suite: Suite) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import ClassVar, Protocol
 
 from clearl.config import RunConfig
@@ -18,6 +19,8 @@ class SuiteMaker(Protocol):
     """Taken where the user names none."""
     known_tasks: ClassVar[tuple[str, ...]]
     """What `clearl list` shows; empty where the suite takes any id."""
+    settings: ClassVar[frozenset[str]]
+    """The environment settings of `RunConfig` that it follows, besides `frame_stack`, which all do."""
 
     def __call__(self, tasks: Sequence[str], config: RunConfig) -> Suite: ...
 
@@ -35,6 +38,11 @@ SUITES: Registry[SuiteMaker] = Registry(
 )
 
 
+ENVIRONMENT_SETTINGS = (
+    "grayscale", "action_repeat", "sticky_action_probability", "life_loss_terminates", "noop_max", "level_cache",
+)  # fmt: skip
+
+
 def make_suite(name: str, tasks: Sequence[str], config: RunConfig) -> Suite:
     """The suite called `name` with `tasks`, or its default ones; `gym:ID,ID` names Gymnasium ids in the same breath.
 
@@ -45,7 +53,17 @@ def make_suite(name: str, tasks: Sequence[str], config: RunConfig) -> Suite:
     chosen = _choose(name, tasks, tuple(filter(None, listed.split(","))), maker.default_tasks)
     if config.probe_task is not None and config.probe_task not in chosen:
         chosen = (*chosen, config.probe_task)
+    _check_settings(kind, maker, config)
     return maker(chosen, config)
+
+
+def _check_settings(kind: str, maker: SuiteMaker, config: RunConfig) -> None:
+    """A setting that would do nothing is refused: the user believes that it does something."""
+    defaults = {field.name: field.default for field in fields(RunConfig)}
+    for name in ENVIRONMENT_SETTINGS:
+        if name not in maker.settings and getattr(config, name) != defaults[name]:
+            able = ", ".join(other for other in SUITES if name in SUITES.get(other).settings)
+            raise ConfigError(f"suite {kind} does not know {name}, which is for {able}; leave it at its default")
 
 
 def _choose(name: str, tasks: Sequence[str], listed: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...]:

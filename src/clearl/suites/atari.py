@@ -30,6 +30,9 @@ class AtariSuite:
         "space_invaders", "krull", "beam_rider", "hero", "star_gunner", "ms_pacman",
     )  # fmt: skip
     known_tasks: ClassVar[tuple[str, ...]] = default_tasks
+    settings: ClassVar[frozenset[str]] = frozenset(
+        {"grayscale", "action_repeat", "sticky_action_probability", "life_loss_terminates", "noop_max"}
+    )
 
     def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
         if importlib.util.find_spec("ale_py") is None:

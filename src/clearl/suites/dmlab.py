@@ -56,6 +56,7 @@ class DmLabSuite:
         "natlab_varying_map_randomized",
     )
     default_tasks: ClassVar[tuple[str, ...]] = known_tasks[:3]
+    settings: ClassVar[frozenset[str]] = frozenset({"action_repeat", "level_cache"})
 
     def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
         for task in tasks:

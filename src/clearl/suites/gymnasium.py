@@ -22,6 +22,7 @@ class GymnasiumSuite:
     name = "gym"
     default_tasks: ClassVar[tuple[str, ...]] = ()
     known_tasks: ClassVar[tuple[str, ...]] = ()
+    settings: ClassVar[frozenset[str]] = frozenset({"action_repeat", "sticky_action_probability"})
 
     def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
         if importlib.util.find_spec("gymnasium") is None:

@@ -6,7 +6,7 @@ import functools
 import importlib.util
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
@@ -91,10 +91,11 @@ class MinAtarSuite:
     name = "minatar"
     default_tasks: ClassVar[tuple[str, ...]] = ("breakout", "space_invaders")
     known_tasks: ClassVar[tuple[str, ...]] = tuple(f"{game}{at}" for game in CHANNELS for at in ("", "@1", "@2"))
+    settings: ClassVar[frozenset[str]] = frozenset({"sticky_action_probability"})
 
     def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
         self.tasks = tuple(tasks)
-        self.spec = SPEC
+        self.spec = replace(SPEC, stack=config.frame_stack or 1)
         self._parsed = {task: parse_task(task) for task in self.tasks}
         self._sticky = config.sticky_action_probability
         _package_path()

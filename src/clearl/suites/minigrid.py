@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -57,6 +58,7 @@ class MiniGridSuite:
         f"MiniGrid-{name}-v0"
         for name in (*(f"{family}-{size}" for family, sizes in FAMILIES.items() for size in sizes), *SINGLE)
     )
+    settings: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
         if importlib.util.find_spec("envpool") is None:
@@ -65,7 +67,7 @@ class MiniGridSuite:
             if task not in self.known_tasks:
                 raise UnknownNameError("task of suite minigrid", task, self.known_tasks)
         self.tasks = tuple(tasks)
-        self.spec = EnvSpec(SPEC.frame_shape, SPEC.frame_dtype, NUM_ACTIONS, stack=config.frame_stack or 1)
+        self.spec = replace(SPEC, stack=config.frame_stack or 1)
 
     def mask(self, task: str) -> np.ndarray:
         count = OBSTACLE_ACTIONS if "Dynamic-Obstacles" in task else NUM_ACTIONS

@@ -58,6 +58,7 @@ class VizDoomSuite:
     name = "vizdoom"
     default_tasks: ClassVar[tuple[str, ...]] = tuple(BUTTONS)[:4]
     known_tasks: ClassVar[tuple[str, ...]] = tuple(BUTTONS)
+    settings: ClassVar[frozenset[str]] = frozenset({"action_repeat"})
 
     def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
         if importlib.util.find_spec("vizdoom") is None:

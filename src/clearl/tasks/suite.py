@@ -22,7 +22,7 @@ class Envs(Protocol):
         ...
 
     def step(self, actions: np.ndarray) -> EnvStep:
-        """One action for every environment [n]; autoreset as `EnvStep` says."""
+        """One action for every environment [n]; autoreset as `EnvStep` says. The arrays are the caller's to keep."""
         ...
 
     def get_state(self) -> dict[str, Any] | None:

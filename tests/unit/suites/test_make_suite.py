@@ -33,6 +33,13 @@ def test_bad_names_say_what_to_change(name: str, tasks: tuple[str, ...], message
         make_suite(name, tasks, RunConfig())
 
 
+def test_a_setting_that_would_do_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError, match="minatar does not know noop_max, which is for atari; leave"):
+        make_suite("minatar", (), RunConfig(noop_max=3))
+    with pytest.raises(ConfigError, match="which is for gym, atari, vizdoom, dmlab"):
+        make_suite("minatar", (), RunConfig(action_repeat=4))
+
+
 def test_tasks_can_be_listed_without_the_packages_of_the_games() -> None:
     code = (
         "import sys; from clearl.suites import SUITES; [SUITES.get(name).known_tasks for name in SUITES];"
