@@ -339,7 +339,7 @@ def parse_settings(text: str, source: str = "config") -> dict[str, Any]:
     """The settings in a YAML text, which is a flat mapping of field names to values."""
     try:
         loaded = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: a number of thousands of digits
         where = getattr(error, "problem_mark", None)
         line = f" at line {where.line + 1}" if where else ""
         raise ConfigError(f"{source} is not valid YAML{line}") from error

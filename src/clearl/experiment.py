@@ -38,10 +38,10 @@ from clearl.records.run_dir import (
 from clearl.records.schema import Row
 from clearl.records.table import MetricsTable
 from clearl.records.writer import MetricsWriter, check_position
-from clearl.replay.forecast import choose_store, forecast_bytes
+from clearl.replay.forecast import StoreKind, choose_store, forecast_bytes
 from clearl.replay.mixing import Mixer
 from clearl.replay.shard import ReplayShard
-from clearl.replay.store import StoreKind, open_store
+from clearl.replay.store import open_store
 from clearl.runtimes import RUNTIMES
 from clearl.runtimes.job import Job
 from clearl.runtimes.progress import fitting
@@ -66,7 +66,8 @@ class RunParts:
         self.config, self.run_dir = config, run_dir
         self.suite = make_suite(config.suite, config.tasks, config)
         self.method = make_method(config)
-        self.capacity_unrolls, self.store_kind = capacity_unrolls, store_kind
+        self.capacity_unrolls = capacity_unrolls
+        self.store_kind: StoreKind = store_kind
         core_size = self.network().core_size
         self.layout = UnrollLayout(self.suite.spec, config.unroll_steps, core_size)
 
@@ -232,10 +233,10 @@ def _make_job(
     parts = load_parts(to_yaml(config), run_dir.path)
     # Where the metrics end before a checkpoint's position, the older one can write the missing rows again.
     checkpoints = CheckpointStore(
-        run_dir.checkpoints_path, check=lambda state: check_position(run_dir.path, int(state["metrics_position"]))
+        run_dir.checkpoints_path, check=lambda state: check_position(run_dir.path, state.get("metrics_position"))
     )
     saved = checkpoints.newest()
-    position = 0 if saved is None else int(saved.json["metrics_position"])
+    position = 0 if saved is None else saved.json["metrics_position"]
     writer = stack.enter_context(MetricsWriter(run_dir.path, position=position))
     watchers = list(listeners)
     for mirror in open_mirrors(run_dir.path, tensorboard=config.tensorboard, wandb=config.wandb):

@@ -20,10 +20,11 @@ from clearl.methods import make_method
 from clearl.nets.network import as_module, build_network
 from clearl.records.run_dir import RunDir
 from clearl.records.schema import seal, unseal
+from clearl.runtimes.progress import fitting
 from clearl.seeding import derive
 from clearl.suites import make_suite
 from clearl.tasks.suite import Suite
-from clearl.types import EnvSpec
+from clearl.types import spec_from_json
 
 EXPORT_FILE = "agent.json"
 WEIGHTS_FILE = "agent.safetensors"
@@ -144,11 +145,12 @@ def load_agent(path: str | Path) -> Agent:
 def _load_exported(path: Path) -> Agent:
     about = unseal((path / EXPORT_FILE).read_bytes())
     weights = (path / WEIGHTS_FILE).read_bytes()
-    if hashlib.sha256(weights).hexdigest() != about["weights_sha256"]:
+    if hashlib.sha256(weights).hexdigest() != about.get("weights_sha256"):
         raise CorruptFileError(f"{path / WEIGHTS_FILE} is damaged; export the agent again")
-    config = from_yaml(about["config"], EXPORT_FILE)
-    spec = EnvSpec(**{**about["spec"], "frame_shape": tuple(about["spec"]["frame_shape"])})
+    config = from_yaml(str(about.get("config")), EXPORT_FILE)
+    spec = spec_from_json(about.get("spec"), str(path / EXPORT_FILE))
     shape = {"torso": config.torso, "lstm": config.lstm, "lstm_size": config.lstm_size}
     network = make_method(config).build_network(lambda: build_network(spec, **shape, seed=0))
-    as_module(network).load_state_dict(load(weights))
+    with fitting(path):
+        as_module(network).load_state_dict(load(weights))
     return Agent(network, spec, reward_clip=config.reward_clip, seed=config.seed)

@@ -79,9 +79,11 @@ class MetricsWriter:
         return position
 
 
-def check_position(run_dir: Path, position: int) -> None:
+def check_position(run_dir: Path, position: Any) -> None:
     """Raise `CorruptFileError` unless a row of the metrics file ends at byte `position`: only there a run can go on."""
     path = Path(run_dir) / METRICS_FILE
+    if type(position) is not int:
+        raise CorruptFileError(f"the checkpoint does not say where in {path} it was taken")
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
