@@ -1,0 +1,106 @@
+"""What a user did wrong is one line that names it, exit code 2, no traceback, and nothing is left behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clearl.cli.main import main
+from clearl.errors import ConfigError, WorkerError
+
+# A tiny budget: if a check fails to fail, the test does so at once instead of training.
+RUN = ["run", "--runtime", "inline", "--frames-per-visit", "640", "--eval-max-steps", "1", "--out", "x"]
+TABLE: list[tuple[list[str], str]] = [
+    (["rnu"], "unknown verb 'rnu'; did you mean 'run'?"),
+    (["run"], "run needs --out"),
+    (["run", "--out"], "--out needs a value"),
+    ([*RUN, "--out", "y"], "--out is given twice"),
+    ([*RUN, "--frames-per-vist", "5"], "unknown flag '--frames-per-vist'; did you mean '--frames-per-visit'"),
+    ([*RUN, "--frames_per_vist", "5"], "did you mean '--frames-per-visit'"),
+    ([*RUN, "-z"], "unknown flag '-z'; clearl run --help lists them"),
+    ([*RUN, "stray"], "run does not take 'stray'"),
+    ([*RUN, "--lstm=yes"], "--lstm takes no value"),
+    ([*RUN, "--lstm", "--seed"], "--seed needs a value"),
+    ([*RUN, "--slots", "many"], "slots must be a whole number between 1 and 4_096, got 'many'"),
+    ([*RUN, "--slots", "-3"], "slots must be a whole number between 1 and 4_096, got '-3'"),
+    ([*RUN, "--slots=0"], "slots must be a whole number between 1 and 4_096, got '0'"),
+    ([*RUN, "--replay-fraction", "1.5"], "replay_fraction must be a number between 0 and 1, got '1.5'"),
+    ([*RUN, "--replay-fraction", "nan"], "replay_fraction must be a number between 0 and 1"),
+    ([*RUN, "--learning-rate", "-1"], "learning_rate must be a number between 0 and 10"),
+    ([*RUN, "--optimizer", "sgd"], "optimizer must be one of adam, rmsprop, got 'sgd'"),
+    ([*RUN, "--slots", "8"], "batch_unrolls must be between 1 and slots (8), got 32"),
+    ([*RUN, "--buffer-frames", "5"], "buffer_frames must be at least 640"),
+    ([*RUN, "--tasks", ","], "tasks must be a list of texts"),
+    ([*RUN, "--preset", "minatr"], "unknown preset 'minatr'; did you mean 'minatar'"),
+    ([*RUN, "--config", "gone.yaml"], "config file gone.yaml cannot be read"),
+    ([*RUN, "--method", "clera"], "unknown method 'clera'; did you mean 'clear'"),
+    ([*RUN, "--suite", "minatr"], "unknown suite 'minatr'; did you mean 'minatar'"),
+    ([*RUN, "--tasks", "breakot"], "unknown task of suite minatar 'breakot'; did you mean 'breakout'"),
+    ([*RUN, "--protocol", "sequentiel"], "unknown protocol 'sequentiel'; did you mean 'sequential'"),
+    ([*RUN, "--torso", "minata"], "unknown torso 'minata'; did you mean 'minatar'"),
+    ([*RUN, "--imports", "no_such_module"], "imports: module 'no_such_module' cannot be imported"),
+    ([*RUN, "--suite", "gym:CartPole-v1"], "torso 'minatar' needs images"),
+    (["eval"], "eval needs RUN"),
+    (["eval", "gone"], "gone holds no run"),
+    (["video", "gone", "--out", "x.avi"], "out must end in .gif or .mp4"),
+    (["export", "gone"], "export needs --out"),
+    (["export", "gone", "--out", "x"], "gone holds no run"),
+    (["check"], "check needs ENVIRONMENTS"),
+    (["check", "gym:"], "check needs an environment"),
+    (["list", "method"], "unknown list 'method'; did you mean 'methods'"),
+    (["doctor", "now"], "doctor does not take 'now'"),
+    (["reproduce"], "reproduce needs NAME"),
+    (["reproduce", "stabilty"], "did you mean 'stability'"),
+    (["demo", "--fats"], "unknown flag '--fats'; did you mean '--fast'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), TABLE, ids=[" ".join(arguments) for arguments, _ in TABLE])
+def test_one_line_and_exit_code_2(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert shown.err.startswith("clearl: ") and shown.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def _broken_verb(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def fail(argv: list[str]) -> int:
+        raise error
+
+    monkeypatch.setattr("clearl.cli.doctor.main", fail)
+
+
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch):
+    _broken_verb(monkeypatch, ConfigError("wrong"))
+    monkeypatch.setenv("CLEARL_DEBUG", "1")
+    with pytest.raises(ConfigError, match="wrong"):
+        main(["doctor"])
+
+
+def test_what_fails_while_running_is_code_1_with_the_workers_own_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.delenv("CLEARL_DEBUG", raising=False)
+    _broken_verb(monkeypatch, WorkerError("worker 3 died\nTraceback: its own"))
+    assert main(["doctor"]) == 1
+    assert capsys.readouterr().err == "clearl: worker 3 died\nTraceback: its own\n"
+
+
+def test_ctrl_c_is_code_130(monkeypatch: pytest.MonkeyPatch):
+    _broken_verb(monkeypatch, KeyboardInterrupt())
+    assert main(["doctor"]) == 130
+
+
+def test_an_error_of_ours_in_the_code_is_not_hidden(monkeypatch: pytest.MonkeyPatch):
+    _broken_verb(monkeypatch, ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        main(["doctor"])

@@ -1,0 +1,80 @@
+"""Every command of the README, as a subprocess, in its order; long ones with a small budget."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+TINY_RUN = {
+    "--frames-per-visit": "640",
+    "--cycles": "1",
+    "--runtime": "inline",
+    "--slots": "8",
+    "--batch-unrolls": "8",
+    "--eval-every-frames": "640",
+    "--eval-episodes": "2",
+    "--eval-max-steps": "50",
+}
+TINY = {"run": TINY_RUN, "eval": {"--episodes": "2"}, "video": {"--max-steps": "10"}, "check": {"--steps": "200"}}
+
+
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.M | re.S)
+
+
+def _commands() -> list[list[str]]:
+    lines = [line for block in _blocks("console") for line in block.splitlines()]
+    assert all(line.startswith("$ ") for line in lines), "a console block holds one command a line"
+    return [shlex.split(line[2:]) for line in lines]
+
+
+def _small(verb: str, arguments: list[str]) -> list[str]:
+    """The same command with the budget of a test: its own flags are replaced, never repeated."""
+    kept, changes = [], dict(TINY.get(verb, {}))
+    tokens = iter(arguments)
+    for token in tokens:
+        kept.append(token)
+        if token in changes:
+            next(tokens)
+            kept.append(changes.pop(token))
+    return [*kept, *(part for pair in changes.items() for part in pair)]
+
+
+def test_the_first_two_commands_are_make_demo_and_make_test():
+    assert _commands()[:2] == [["make", "demo"], ["make", "test"]]
+    for command in _commands()[:2]:
+        subprocess.run([*command, "--dry-run"], cwd=ROOT, check=True, capture_output=True)
+
+
+def test_every_command_runs(tmp_path: Path):
+    commands = [command for command in _commands() if command[0] != "make"]
+    assert {command[0] for command in commands} == {"clearl"}
+    for _, verb, *arguments in commands:
+        command = [sys.executable, "-m", "clearl", verb, *_small(verb, arguments)]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("code", _blocks("python"))
+def test_every_python_block_runs(code: str, tmp_path: Path):
+    main_guarded = "if __name__ == '__main__':\n" + "".join(f"    {line}\n" for line in code.splitlines())
+    (tmp_path / "block.py").write_text(main_guarded)
+    done = subprocess.run([sys.executable, "block.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("finished")
+
+
+def test_links_lead_somewhere():
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        from build_docs import broken_links, pages  # pyright: ignore[reportMissingImports]
+    finally:
+        sys.path.remove(str(ROOT / "tools"))
+    assert [link for page in pages(ROOT) for link in broken_links(page)] == []
