@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
+from clearl.errors import EnvironmentFaultError
 from clearl.nets.distribution import MaskedCategorical
 from clearl.nets.network import PolicyNetwork, StepInput
 from clearl.preprocess import clip_reward, stack_frames
@@ -137,7 +139,8 @@ class Actor:
         # Seeded anew at every start: what these environments lived through before is in no checkpoint.
         self._starts += 1
         seed = derive(self._seed, "start", self.slots[0], self._starts, task)
-        self._window[slots] = envs.reset(seed=seed)[:, None]
+        with self._faults_named(slots):
+            self._window[slots] = envs.reset(seed=seed)[:, None]
         self._window_first[slots] = False
         self._window_first[slots, -1] = True
         self._mask[slots] = self.suite.mask(task)
@@ -145,6 +148,15 @@ class Actor:
         self._last_reward[slots] = self._score[slots] = self._steps[slots] = 0
         self._core.numpy()[slots] = 0  # through NumPy: outside of inference mode the tensor itself is read-only
         return _Group(task, slots, envs)
+
+    @contextmanager
+    def _faults_named(self, slots: np.ndarray) -> Iterator[None]:
+        """An environment knows its place in the batch; the user knows the slots of the run."""
+        try:
+            yield
+        except EnvironmentFaultError as fault:
+            slot = self.slots[slots[fault.slot]]
+            raise EnvironmentFaultError(fault.task, slot, fault.step, fault.problem) from fault
 
     @torch.inference_mode()
     def _decide(self, rows: Rows, t: int, uniform: np.ndarray) -> None:
@@ -168,7 +180,8 @@ class Actor:
         after = t + self.layout.spec.stack
         for group in self._groups:
             slots = group.slots
-            step = group.envs.step(rows["action"][slots, t])
+            with self._faults_named(slots):
+                step = group.envs.step(rows["action"][slots, t])
             rows["frames"][slots, after] = step.frames
             rows["first"][slots, after] = step.first
             rows["reward"][slots, t] = step.reward

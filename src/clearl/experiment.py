@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -148,7 +149,7 @@ def run(
         whole = _open_or_create(config, out, lambda: _separate_meta(config, plans, arm))
         parts = []
         for plan in plans:
-            part = out / plan.name
+            part = out / _directory_name(plan)
             if not stop:
                 parts.append(
                     _run_plan(config, plan, part, suite.spec, stop, console=console, arm=arm, listeners=listeners)
@@ -299,7 +300,12 @@ def _meta(config: RunConfig, plan: Plan, out: Path, spec: EnvSpec, arm: str | No
 
 
 def _separate_meta(config: RunConfig, plans: Sequence[Plan], arm: str | None) -> dict[str, Any]:
-    return {**_common_meta(config, arm), "parts": [plan.name for plan in plans]}
+    return {**_common_meta(config, arm), "parts": [_directory_name(plan) for plan in plans]}
+
+
+def _directory_name(plan: Plan) -> str:
+    """The plan's name without what means something in a path: tasks may be called `ALE/Pong-v5`."""
+    return re.sub(r"[^\w@.+-]+", "-", plan.name)
 
 
 def _common_meta(config: RunConfig, arm: str | None) -> dict[str, Any]:

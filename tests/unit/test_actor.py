@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from clearl.actor import Actor
+from clearl.errors import EnvironmentFaultError
 from clearl.nets.network import StepInput, StepOutput, build_network
 from clearl.types import EnvSpec, EnvStep, UnrollLayout
 
@@ -169,3 +171,18 @@ def test_a_restored_actor_goes_on_bit_for_bit() -> None:
         assert one.fill(rows) == two.fill(again)
         for name, array in rows.items():
             np.testing.assert_array_equal(array, again[name], err_msg=name)
+
+
+def test_a_fault_names_the_slot_of_the_run() -> None:
+    suite = CountingSuite()
+    network = build_network(suite.spec, torso="mlp", lstm=False, lstm_size=4, seed=3)
+    layout = UnrollLayout(suite.spec, 3)
+    actor = Actor(suite=suite, network=network, layout=layout, slots=[7, 8, 9], seed=5, reward_clip="unit")
+    actor.assign(["dies", "times out", "times out"])
+
+    def fail(actions: np.ndarray) -> EnvStep:
+        raise EnvironmentFaultError("times out", 1, 4, "it broke")
+
+    actor._groups[1].envs.step = fail
+    with pytest.raises(EnvironmentFaultError, match="slot 9, step 4: it broke"):
+        actor.fill(layout.empty(3))
