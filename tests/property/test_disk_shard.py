@@ -19,7 +19,7 @@ LAYOUT = UnrollLayout(EnvSpec((3,), "uint8", 2), 2)
 
 def stamped(sequence: int, life: int) -> Rows:
     row = {name: array[0] for name, array in LAYOUT.empty(1).items()}
-    return {**row, "last_action": np.array(sequence), "last_reward": np.float32(life)[...]}
+    return {**row, "last_action": np.array(sequence), "last_reward": np.array(life, np.float32)}
 
 
 def open_shard(directory: Path, capacity: int, slot: int) -> ReplayShard:

@@ -12,6 +12,7 @@ import zstandard
 from clearl.errors import ConfigError, CorruptFileError
 from clearl.replay.codec import Codec
 from clearl.replay.framing import HEADER_NBYTES, open_record, pack_record, read_header
+from clearl.types import EnvSpec, UnrollLayout
 
 
 def test_round_trip_is_exact(layout, make_row, equal):
@@ -35,6 +36,21 @@ def test_views_that_are_not_contiguous_are_encoded(layout, make_row, equal):
     strided = {name: array.T.reshape(row[name].shape) for name, array in strided.items()}
     codec = Codec(layout)
     assert equal(codec.decode(codec.encode({**row, **strided})), {**row, **strided})
+
+
+def test_the_format_is_what_version_1_says():
+    """Pictures as [H, T, C, W], then the other fields in the layout's order: runs on disk depend on it."""
+    layout = UnrollLayout(EnvSpec((2, 3, 4), "uint8", 9), 5)
+    row = {name: array[0] for name, array in layout.empty(1).items()}
+    row["frames"] = np.arange(6 * 24, dtype=np.uint8).reshape(6, 2, 3, 4)
+    row["first"] = np.array([True, False, False, False, False, True])
+    row["action"] = np.arange(5)
+    payload = Codec(layout).encode(row)
+    assert payload[:5] == b"\x01" + Codec(layout).raw_nbytes.to_bytes(4, "little")
+    raw = zstandard.ZstdDecompressor().decompress(payload[5:])
+    frames = row["frames"]
+    assert raw[:144] == b"".join(frames[t, c, y].tobytes() for y in range(3) for t in range(6) for c in range(2))
+    assert raw[144:145] == b"\x84" and raw[145:185] == np.arange(5).tobytes()
 
 
 def test_bool_frames_cost_a_bit_each(make_row, layout):

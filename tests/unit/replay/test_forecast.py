@@ -1,0 +1,80 @@
+"""The bytes are forecast before the start, and what does not fit is refused with the numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clearl.errors import ConfigError
+from clearl.replay.codec import Codec
+from clearl.replay.disk import DiskStore
+from clearl.replay.forecast import cautious_unroll_nbytes, forecast_bytes, free_disk_nbytes, free_ram_nbytes
+from clearl.replay.shard import ReplayShard
+from clearl.replay.store import RamStore, choose_store, open_store
+from clearl.types import EnvSpec, UnrollLayout
+
+ATARI = UnrollLayout(EnvSpec((1, 84, 84), "uint8", 18, stack=4, frames_per_step=4), 20)
+GB = 10**9
+
+
+def test_the_cautious_forecast_covers_scalars_that_cannot_be_compressed(layout, make_row):
+    row = make_row(layout, 0)
+    if len(layout.spec.frame_shape) == 3:  # pictures are expected to be compressible, all else is not
+        row["frames"] = np.zeros_like(row["frames"])
+    assert len(Codec(layout).encode(row)) <= cautious_unroll_nbytes(layout) + 64
+
+
+def test_a_sample_makes_the_forecast_exact_for_data_of_its_kind(tmp_path):
+    rng = np.random.default_rng(0)
+    sample = ATARI.empty(10)
+    sample["frames"][:, :, :, 20:30] = rng.integers(0, 256, sample["frames"][:, :, :, 20:30].shape)
+    forecast = forecast_bytes(ATARI, 10 * 80, sample=sample)
+    shard = ReplayShard(layout=ATARI, capacity_unrolls=10, seed=0, slot=0, store=DiskStore(tmp_path))
+    for index in range(10):
+        shard.insert({name: array[index] for name, array in sample.items()})
+    assert forecast.measured and forecast.unrolls == 10
+    assert shard.nbytes == pytest.approx(forecast.disk_nbytes * 0.5, rel=1e-3)
+    assert forecast.ram_nbytes == pytest.approx(shard.nbytes, rel=0.02)
+
+
+def test_450_million_frames_need_5_6_million_places_in_the_index():
+    forecast = forecast_bytes(ATARI, 450_000_000)
+    assert forecast.unrolls == 5_625_000 and forecast.disk_index_nbytes < 200_000_000
+
+
+def choose(kind, *, ram: int, disk: int):
+    return choose_store(
+        kind, layout=ATARI, capacity_frames=8_000_000, directory=Path("/"), free_ram=ram * GB, free_disk=disk * GB
+    )
+
+
+def test_auto_takes_the_disk_then_ram_and_says_the_numbers():
+    # 100,000 unrolls of at most 30 KB: 3 GB of RAM or, with half of it waste, 6 GB of disk.
+    kind, sentence = choose("auto", ram=100, disk=100)
+    assert kind == "disk" and "100,000 unrolls" in sentence and "on disk" in sentence
+    assert "6.0 GB of disk (100.0 GB free)" in sentence and "3.0 GB of RAM (100.0 GB free)" in sentence
+    assert choose("auto", ram=100, disk=6)[0] == "ram"
+    assert choose("ram", ram=100, disk=100)[0] == "ram"
+    assert choose("disk", ram=1, disk=100)[0] == "disk"
+
+
+@pytest.mark.parametrize(("kind", "ram", "disk"), [("auto", 3, 6), ("ram", 3, 100), ("disk", 100, 6)])
+def test_what_does_not_fit_is_refused_with_the_numbers(kind, ram, disk):
+    with pytest.raises(ConfigError) as caught:
+        choose(kind, ram=ram, disk=disk)
+    message = str(caught.value)
+    assert f"({disk:.1f} GB free)" in message and f"({ram:.1f} GB free)" in message
+    assert "buffer_frames" in message and kind in message
+
+
+def test_free_bytes_are_those_of_this_machine(tmp_path):
+    assert 10**6 < free_ram_nbytes() < 10**15
+    assert abs(free_disk_nbytes(tmp_path / "not" / "yet" / "there") - free_disk_nbytes(tmp_path)) < GB
+
+
+def test_open_store(tmp_path):
+    assert isinstance(open_store("ram", tmp_path), RamStore)
+    store = open_store("disk", tmp_path / "slot", waste_share=0.25)
+    assert isinstance(store, DiskStore) and store.directory == tmp_path / "slot"
