@@ -16,6 +16,7 @@ from clearl.checkpoint import CheckpointStore
 from clearl.config import RunConfig
 from clearl.errors import CorruptFileError, RunDirectoryError
 from clearl.experiment import run
+from clearl.methods import NAMES
 from clearl.records.run_dir import RunDir
 from clearl.records.schema import Row
 
@@ -82,6 +83,17 @@ def test_a_crash_at_any_row_is_made_good(whole: Path, tmp_path: Path, number: in
     assert RunDir.open(tmp_path).status == "failed"
     assert run(CONFIG, tmp_path, console=False).status == "finished"
     assert_same_runs(whole, tmp_path, CONFIG)
+
+
+@pytest.mark.parametrize("method", [name for name in NAMES if name != "clear"])
+def test_every_method_resumes_exactly(tmp_path: Path, method: str) -> None:
+    config = replace(CONFIG, method=method, cycles=2, frames_per_visit=300, fisher_batches=3, compress_frames=None)
+    run(config, tmp_path / "whole", console=False)
+    written = len(rows(tmp_path / "whole"))
+    crash_at_row(config, tmp_path / "run", 2 * written // 3)
+    assert state(tmp_path / "run")["learner"]["state"]["counters"]["frames"] > 300
+    run(config, tmp_path / "run", console=False)
+    assert_same_runs(tmp_path / "whole", tmp_path / "run", config)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -97,9 +97,10 @@ def state(out: Path) -> dict[str, Any]:
 
 def shards(out: Path, config: RunConfig) -> list[ReplayShard]:
     """The replay of a run that has ended, as its newest checkpoint left it."""
-    parts = load_parts(to_yaml(config), out)
-    found = [parts.shard(slot) for slot in range(config.slots)]
-    for shard, sequence in zip(found, state(out)["shards"], strict=True):
+    parts, sequences = load_parts(to_yaml(config), out), state(out)["shards"]
+    assert len(sequences) == (config.slots if parts.method.replay_fraction > 0 else 0)
+    found = [parts.shard(slot) for slot in range(len(sequences))]
+    for shard, sequence in zip(found, sequences, strict=True):
         shard.restore(sequence)
     return found
 

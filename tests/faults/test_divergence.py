@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from whole_runs import rows, small_config
+
+from clearl import methods
+from clearl.checkpoint import CheckpointStore
+from clearl.config import RunConfig
+from clearl.errors import DivergedError
+from clearl.experiment import run
+from clearl.learner import Learner
+from clearl.methods import Method
+from clearl.nets.network import PolicyNetwork, as_module
+from clearl.records.run_dir import RunDir
+from clearl.types import Batch, Visit
+
+CONFIG = small_config(cycles=1, record_every_updates=1)
+
+
+@dataclass
+class Poisoned:
+    """A method whose losses or gradients go bad at some of its updates."""
+
+    base: Method
+    bad: Callable[[int], bool]
+    poison: str
+    calls: int = field(default=0)
+
+    @property
+    def needs_boundaries(self) -> bool:
+        return self.base.needs_boundaries
+
+    @property
+    def replay_fraction(self) -> float:
+        return self.base.replay_fraction
+
+    def build_network(self, build: Callable[[], PolicyNetwork]) -> PolicyNetwork:
+        return self.base.build_network(build)
+
+    def weights(self) -> Mapping[str, float]:
+        return self.base.weights()
+
+    def losses(self, network: PolicyNetwork, batch: Batch) -> dict[str, torch.Tensor]:
+        losses = self.base.losses(network, batch)
+        if self.bad(self.calls):
+            some = next(iter(as_module(network).parameters()))
+            # The root of zero is finite, its slope is not.
+            harm = {"nan": float("nan"), "inf": float("inf"), "slope": (0 * some).square().sum().sqrt()}[self.poison]
+            losses["value"] = losses["value"] + harm
+        self.calls += 1
+        return losses
+
+    def visit(self, network: PolicyNetwork, visit: Visit) -> None:
+        self.base.visit(network, visit)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        return self.base.tensors()
+
+    def state(self) -> dict[str, Any]:
+        return self.base.state()
+
+    def restore(self, network: PolicyNetwork, tensors: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> None:
+        self.base.restore(network, tensors, state)
+
+
+def poison(patch: pytest.MonkeyPatch, bad: Callable[[int], bool], kind: str) -> None:
+    sound = methods.BASES["clear"]
+
+    def make(config: RunConfig) -> Method:
+        return Poisoned(sound(config), bad, kind)
+
+    patch.setitem(methods.BASES, "clear", make)
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, bool]]:
+    """For every update of the run: whether it was applied, and whether parameters or optimiser changed."""
+    seen: list[tuple[bool, bool]] = []
+    update = Learner.update
+
+    def watched(learner: Learner, batch: Batch, visit: Visit | None) -> Any:
+        before = {name: tensor.clone() for name, tensor in learner.tensors().items()}
+        stats = update(learner, batch, visit)
+        after = learner.tensors()
+        changed = before.keys() != after.keys() or any(not torch.equal(before[name], after[name]) for name in after)
+        seen.append((stats.applied, changed))
+        return stats
+
+    monkeypatch.setattr(Learner, "update", watched)
+    return seen
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+@pytest.mark.parametrize("kind", ["nan", "inf", "slope"])
+def test_bad_updates_change_nothing_and_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: list[tuple[bool, bool]], kind: str, optimizer: str
+) -> None:
+    poison(monkeypatch, lambda call: call in (3, 4, 9) or 20 <= call < 29, kind)
+    config = small_config(cycles=1, record_every_updates=1, optimizer=optimizer)
+    assert run(config, tmp_path, console=False).status == "finished"
+    bad = [number for number, (applied, _) in enumerate(steps) if not applied]
+    assert bad == [3, 4, 9, *range(20, 29)]
+    assert all(applied == changed for applied, changed in steps)
+    assert [row["bad_updates"] for row in rows(tmp_path, "train")][-1] == 12
+
+
+def test_ten_in_a_row_stop_the_run_and_point_to_the_last_good_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: list[tuple[bool, bool]]
+) -> None:
+    poison(monkeypatch, lambda call: call >= 30, "nan")
+    with pytest.raises(DivergedError, match="10 times in a row, until update 40") as caught:
+        run(CONFIG, tmp_path, console=False)
+    newest = CheckpointStore(tmp_path / "checkpoints").newest()
+    assert newest is not None and str(newest.path) in str(caught.value)
+    assert RunDir.open(tmp_path).status == "failed"
+    assert all(torch.isfinite(t).all() for t in newest.tree["learner"]["tensors"].values())
+    assert [row["updates"] for row in rows(tmp_path, "train")] == list(range(1, 40))
+
+
+def test_a_run_that_stopped_so_goes_on_when_the_cause_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        poison(patch, lambda call: call >= 30, "inf")
+        with pytest.raises(DivergedError):
+            run(CONFIG, tmp_path, console=False)
+    assert run(CONFIG, tmp_path, console=False).status == "finished"
