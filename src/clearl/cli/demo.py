@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from clearl.cli.arguments import parse
 from clearl.cli.main import INTERRUPTED
+from clearl.cli.showing import show_report
 from clearl.config import Between, resolve
 
 ABOUT = """Train the plain baseline and CLEAR on the same cyclic sequence of MinAtar tasks, and show what each of them
@@ -42,7 +43,6 @@ def main(argv: list[str]) -> int:
 
     from clearl.experiment import run
     from clearl.records.run_dir import holds_run
-    from clearl.report import make_report, summary_table
 
     out = Path(args.out or ("runs/demo-fast" if args.fast else "runs/demo"))
     paths = {arm: out / f"{arm}-seed-{args.seed}" for arm in configs}
@@ -52,8 +52,7 @@ def main(argv: list[str]) -> int:
         if status == "interrupted":
             break
     begun = [path for path in paths.values() if holds_run(path)]
-    summary_table(make_report(begun, Path(args.report), title="Forgetting and its cure"))
-    print(f"report: {Path(args.report) / 'index.html'}")
+    show_report(begun, Path(args.report), title="Forgetting and its cure")
     if status == "interrupted":
         print("stopped; the same command goes on from here")
         return INTERRUPTED

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from clearl.cli.arguments import POSITIONAL, parse
+from clearl.cli.showing import show_report
 
 ABOUT = """Compare runs: index.html (opens offline), figures (svg, png), tables (md, csv, tex) and summary.json.
 Runs that differ only in their seed make one arm; directories are searched for runs."""
@@ -18,16 +19,11 @@ class ReportArgs:
 
     runs: Annotated[tuple[str, ...], POSITIONAL, "run directories, or directories with runs in them"]
     out: Annotated[str, "the directory to write to"] = "report"
-    title: Annotated[str, "what the page is called"] = "clearl report"
+    title: Annotated[str | None, "what the page is called; default: by the suite"] = None
 
 
 def main(argv: list[str]) -> int:
     """Run the verb; the exit code."""
     args = parse(ReportArgs, argv, verb="report", about=ABOUT)
-
-    from clearl.report import make_report, summary_table
-
-    out = Path(args.out)
-    summary_table(make_report([Path(run) for run in args.runs], out, title=args.title))
-    print(f"report: {out / 'index.html'}")
+    show_report([Path(run) for run in args.runs], Path(args.out), title=args.title)
     return 0

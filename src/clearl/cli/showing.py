@@ -1,0 +1,19 @@
+"""What `clearl report` and `clearl demo` show at the end: one table, one sentence, and where the page is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def show_report(runs: Sequence[Path], out: Path, *, title: str | None = None) -> None:
+    """Write the report of `runs` into `out`, and print what it says."""
+    from rich.console import Console
+
+    from clearl.report import headline, make_report, summary_table
+
+    summary = make_report(runs, out, title=title)
+    console = Console()
+    console.print(summary_table(summary))
+    console.print(headline(summary), markup=False, highlight=False)
+    print(f"report: {out / 'index.html'}")
