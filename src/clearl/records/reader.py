@@ -9,6 +9,8 @@ from clearl.errors import CorruptFileError
 from clearl.records.run_dir import read_meta
 from clearl.records.schema import Row, decode
 
+_THIN_EVERY = 20
+
 
 @dataclass(frozen=True)
 class Scan:
@@ -23,14 +25,20 @@ class Scan:
     """How much shorter the file is than the run's meta data says it was when the run ended."""
 
 
-def scan_rows(path: Path) -> Scan:
-    """Read every row that is whole, and say what else there is. No file means no rows."""
+def scan_rows(path: Path, *, thin: str | None = None) -> Scan:
+    """Read every row that is whole, and say what else there is. No file means no rows.
+
+    Of the rows of kind `thin`, only some and the last are read: enough to see their trend, in a fraction of the time.
+    """
     data = path.read_bytes() if path.exists() else b""
     missing = max(0, _recorded_bytes(path.parent) - len(data))
     *lines, tail = data.split(b"\n")
     scan = Scan(torn_tail=bool(tail))
     bad: list[int] = []
+    mark = f'"kind":"{thin}"'.encode()
     for number, line in enumerate(lines, 1):
+        if number % _THIN_EVERY and number < len(lines) and mark in line:
+            continue
         try:
             scan.rows.append(decode(line))
         except CorruptFileError:

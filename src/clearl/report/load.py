@@ -106,7 +106,7 @@ def load_run(path: Path) -> Run:
     """The run in one directory, whatever state it was left in."""
     notes: list[str] = []
     meta = _read_meta(path, notes)
-    scan = scan_rows(path / METRICS_FILE)
+    scan = scan_rows(path / METRICS_FILE, thin="train")
     if scan.damaged_lines:
         notes.append(f"{len(scan.damaged_lines)} damaged rows were left out")
     scale = float(meta.get("frames_scale") or 1)

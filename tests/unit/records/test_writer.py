@@ -7,7 +7,7 @@ import os
 import pytest
 
 from clearl.errors import CorruptFileError, StorageError
-from clearl.records import MetricsWriter, RunDir, eval_row, read_rows, scan_rows
+from clearl.records import MetricsWriter, RunDir, eval_row, read_rows, scan_rows, train_row
 from clearl.records.writer import check_position
 
 
@@ -154,3 +154,14 @@ def test_a_finished_run_that_lost_its_last_rows_is_noticed(tmp_path):
     path.unlink()
     with pytest.raises(CorruptFileError, match="has lost its last"):
         read_rows(path)
+
+
+def test_rows_of_a_kind_can_be_thinned_but_the_last_is_read(tmp_path):
+    with MetricsWriter(tmp_path) as writer:
+        for frames in range(105):
+            writer.write(_row(frames))
+            fields = {"loss": {}, "lag_updates": 0.0, "replay": {}, "wall_s": 0.0}
+            writer.write(train_row(tasks=["a"], frames=frames, updates=0, fps=1.0, **fields))
+    rows = scan_rows(tmp_path / "metrics.jsonl", thin="train").rows
+    assert [row["frames"] for row in rows if row["kind"] == "eval"] == list(range(105))
+    assert [row["frames"] for row in rows if row["kind"] == "train"] == [9, 19, 29, 39, 49, 59, 69, 79, 89, 99, 104]
