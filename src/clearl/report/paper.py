@@ -20,7 +20,7 @@ class PaperTable:
 
 DMLAB = PaperTable(
     suite="dmlab",
-    title="Rolnick et al. 2019, DMLab, 900M frames",
+    title="DMLab, 900M frames",
     tasks=("explore_object_locations_small", "rooms_collect_good_objects_train", "rooms_keys_doors_puzzle"),
     scores={
         "separate": (29.24, 8.79, 19.91),
@@ -48,7 +48,7 @@ DMLAB = PaperTable(
 
 ATARI = PaperTable(
     suite="atari",
-    title="Rolnick et al. 2019, Atari, 5 visits of 50M frames to each game",
+    title="Atari, 5 visits of 50M frames to each game",
     tasks=("space_invaders", "krull", "beam_rider", "hero", "star_gunner", "ms_pacman"),
     scores={
         "sequential": (346.47, 5512.36, 952.72, 2737.32, 1065.20, 753.83),

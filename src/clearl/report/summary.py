@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from clearl.report import metrics
-from clearl.report.arms import label
+from clearl.report.arms import base_name, label
+from clearl.report.effects import drift
 from clearl.report.findings import Finding, find
+from clearl.report.formatting import percent
 from clearl.report.load import Arm, Run
 from clearl.report.stats import Interval, Stat, iqm
 
@@ -77,6 +79,8 @@ class Summary:
 def summarise(arms: Sequence[Arm], *, title: str) -> Summary:
     """Measure every arm on every task."""
     tasks = list(dict.fromkeys(task for arm in arms for task in arm.tasks))
+    probes = {run.probe_task for arm in arms for run in arm.runs if run.probe_position is not None}
+    tasks.sort(key=lambda task: task in probes)
     separate = [run for arm in arms if arm.name == "separate" for run in arm.runs]
     reference = _reference(arms, tasks)
     summaries = {}
@@ -88,23 +92,25 @@ def summarise(arms: Sequence[Arm], *, title: str) -> Summary:
 
 def headline(summary: Summary) -> str:
     """One sentence that says in numbers what was seen."""
+    if sentence := _probe_headline(summary):
+        return sentence
     arms = {name: arm for name, arm in summary.arms.items() if arm.mean("kept") is not None}
     if not arms:
         return _plain_headline(summary)
     low, high = _contrast(arms)
     tasks = [task for task in arms[low].tasks if None not in (_kept(arms[low], task), _kept(arms[high], task))]
     if low == high or not tasks:
-        return f"While a task was away, {_speak(low)} kept {_percent(arms[low].mean('kept'))} of its score on it."
+        return f"While a task was away, {_speak(low)} kept {percent(arms[low].mean('kept'))} of its score on it."
     if len(tasks) == 1:
         return _capitalised(
-            f"{_speak(low)} kept {_percent(_kept(arms[low], tasks[0]))} of its {tasks[0]} score while away, "
-            f"{_speak(high)} kept {_percent(_kept(arms[high], tasks[0]))}."
+            f"{_speak(low)} kept {percent(_kept(arms[low], tasks[0]))} of its {tasks[0]} score while away, "
+            f"{_speak(high)} kept {percent(_kept(arms[high], tasks[0]))}."
         )
     widest = max(tasks, key=lambda task: (_kept(arms[high], task) or 0.0) - (_kept(arms[low], task) or 0.0))
     return (
-        f"While a task was away, {_speak(low)} kept {_percent(_mean_kept(arms[low], tasks))} of its score on it and "
-        f"{_speak(high)} {_percent(_mean_kept(arms[high], tasks))} (mean of {len(tasks)} tasks); the gap was widest on "
-        f"{widest}: {_percent(_kept(arms[low], widest))} against {_percent(_kept(arms[high], widest))}."
+        f"While a task was away, {_speak(low)} kept {percent(_mean_kept(arms[low], tasks))} of its score on it and "
+        f"{_speak(high)} {percent(_mean_kept(arms[high], tasks))} (mean of {len(tasks)} tasks); the gap was widest on "
+        f"{widest}: {percent(_kept(arms[low], widest))} against {percent(_kept(arms[high], widest))}."
     )
 
 
@@ -125,6 +131,19 @@ def _contrast(arms: dict[str, ArmSummary]) -> tuple[str, str]:
     return ranked[0], ranked[-1]
 
 
+def _probe_headline(summary: Summary) -> str | None:
+    """Where a probe was put at several positions, how much the last one cost."""
+    drifts = {}
+    for base in dict.fromkeys(base_name(name) for name in summary.arms):
+        probes = [arm.probe for name, arm in summary.arms.items() if base_name(name) == base and arm.probe]
+        if len(probes) > 1 and all(probe.values.size for probe in probes):
+            drifts[base] = drift(*(probe.values for probe in probes))
+    if not drifts:
+        return None
+    listed = ", ".join(f"{round(100 * change):+d} % with {_speak(base)}" for base, change in drifts.items())
+    return f"From its first to its last position, the return on the probe changed by {listed}.".replace("-", "−")
+
+
 def _plain_headline(summary: Summary) -> str:
     scores = {name: mean for name, arm in summary.arms.items() if (mean := arm.mean("cumulative")) is not None}
     if not scores:
@@ -139,10 +158,6 @@ def _speak(name: str) -> str:
 
 def _capitalised(sentence: str) -> str:
     return sentence[0].upper() + sentence[1:]
-
-
-def _percent(share: float | None) -> str:
-    return "nothing" if share is None else f"{100 * share:.0f} %"
 
 
 def _measure(arm: Arm, task: str, separate: list[Run]) -> dict[str, Stat]:

@@ -1,0 +1,190 @@
+"""Arm x task tables like the paper's, as Markdown, CSV and LaTeX, and the paper's own beside them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from clearl.report.arms import label
+from clearl.report.formatting import with_deviation, with_interval
+from clearl.report.paper import TABLES, PaperTable
+from clearl.report.stats import Stat
+from clearl.report.summary import Summary
+
+UPPER_BOUNDS = ("separate", "simultaneous")
+"""Arms that cannot forget: they take no part in the contest for the best."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure as a table shows it."""
+
+    key: str
+    title: str
+    meaning: str
+    best: str
+    """"high" or "low"."""
+
+
+MEASURES = (
+    Measure("cumulative", "Cumulative score", "the mean return over all of training, read at the end", "high"),
+    Measure("final", "Final score", "the mean of the evaluations in the last 2 % of training", "high"),
+    Measure("forgetting", "Forgetting",
+            "score at the end of a visit minus score at the end of the absence after it, mean over absences", "low"),
+    Measure("kept", "Kept while away",
+            "score at the end of an absence as a share of the score at the end of the visit before, mean over absences",
+            "high"),
+    Measure("backward_transfer", "Backward transfer", "final score minus score at the end of the first visit", "high"),
+    Measure("forward_transfer", "Forward transfer",
+            "mean return over the first visit minus that of a separate network over as many frames", "high"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells as text, with the numbers behind them."""
+
+    name: str
+    title: str
+    note: str
+    tasks: list[str]
+    labels: list[str]
+    cells: list[list[str]]
+    """[arms][tasks]"""
+    bold: list[list[bool]]
+    numbers: list[list[Stat | None]]
+    boundaries: list[str]
+    iqm: list[str] | None = None
+    """Where there is one for every arm or some."""
+
+    @property
+    def head(self) -> list[str]:
+        return ["arm", "boundaries", *self.tasks, *(["IQM"] if self.iqm else [])]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """Every row as text, the best cells not marked."""
+        ends = [[text] for text in self.iqm] if self.iqm else [[] for _ in self.labels]
+        rows = zip(self.labels, self.boundaries, self.cells, ends, strict=True)
+        return [[name, bounds, *cells, *end] for name, bounds, cells, end in rows]
+
+    def to_markdown(self) -> str:
+        rule = ["---", "---", *["---:"] * (len(self.head) - 2)]
+        lines = [f"**{self.title}**: {self.note}", "", _pipes(self.head), _pipes(rule)]
+        for row, bold in zip(self.rows, self.bold, strict=True):
+            marked = [f"**{cell}**" if best else cell for cell, best in zip(row[2:], [*bold, False], strict=False)]
+            lines.append(_pipes([*row[:2], *marked]))
+        return "\n".join(lines) + "\n"
+
+    def to_csv(self) -> str:
+        """Numbers, not text: mean and deviation of every task in columns of their own."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(["arm", "boundaries", *(f"{task} {part}" for task in self.tasks for part in ("mean", "std"))])
+        for name, bounds, stats in zip(self.labels, self.boundaries, self.numbers, strict=True):
+            values = [value for stat in stats for value in ((stat.mean, stat.std) if stat else (None, None))]
+            writer.writerow([name, bounds, *("" if value is None else repr(value) for value in values)])
+        return out.getvalue()
+
+    def to_latex(self) -> str:
+        """A `booktabs` table."""
+        lines = [f"% {self.title}: {self.note}", rf"\begin{{tabular}}{{ll{'r' * (len(self.head) - 2)}}}", r"\toprule"]
+        lines += [" & ".join(map(latex, self.head)) + r" \\", r"\midrule"]
+        for row, bold in zip(self.rows, self.bold, strict=True):
+            flags = [False, False, *bold, False]
+            cells = [
+                rf"\textbf{{{latex(cell)}}}" if best else latex(cell) for cell, best in zip(row, flags, strict=False)
+            ]
+            lines.append(" & ".join(cells) + r" \\")
+        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def measure_table(summary: Summary, measure: Measure) -> Table | None:
+    """The table of one measure; None where no arm has it."""
+    names = list(summary.arms)
+    stats = [[summary.arms[name].stat(task, measure.key) for task in summary.tasks] for name in names]
+    if not any(stat is not None and stat.mean is not None for row in stats for stat in row):
+        return None
+    seeds = {len(arm.arm.runs) for arm in summary.arms.values()}
+    over = f"mean ± std over {max(seeds)} seeds" if max(seeds) > 1 else "one seed"
+    has_iqm = measure.key == "cumulative" and any(arm.iqm for arm in summary.arms.values())
+    return Table(
+        name=measure.key,
+        title=measure.title,
+        note=f"{measure.meaning} ({over})",
+        tasks=summary.tasks,
+        labels=[label(name) for name in names],
+        cells=[[with_deviation(stat) for stat in row] for row in stats],
+        bold=_best(names, stats, measure.best),
+        numbers=stats,
+        boundaries=[summary.arms[name].boundaries for name in names],
+        iqm=[with_interval(summary.arms[name].iqm) for name in names] if has_iqm else None,
+    )
+
+
+def paper_table(paper: PaperTable, suite: str | None) -> Table:
+    """A table of the paper, marked as another suite unless the runs are on the same."""
+    same = suite == paper.suite
+    stats: list[list[Stat | None]] = [[Stat((score,)) for score in scores] for scores in paper.scores.values()]
+    return Table(
+        name=f"paper-{paper.suite}",
+        title=f"{paper.title} (the paper)",
+        note="cumulative score, mean over 3 runs" + ("" if same else "; another suite than the runs of this report"),
+        tasks=list(paper.tasks),
+        labels=[paper.names[name] for name in paper.scores],
+        cells=[[f"{score:.2f}" for score in scores] for scores in paper.scores.values()],
+        bold=_best(list(paper.scores), stats, "high"),
+        numbers=stats,
+        boundaries=["known" if name in ("ewc", "progress-compress") else "none" for name in paper.scores],
+    )
+
+
+def all_tables(summary: Summary) -> list[Table]:
+    """The tables of all measures that the runs have, then the paper's."""
+    measured = [measure_table(summary, measure) for measure in MEASURES]
+    papers = [paper_table(paper, suite_of(summary)) for paper in TABLES]
+    return [table for table in measured if table is not None] + papers
+
+
+def suite_of(summary: Summary) -> str | None:
+    """The suite that the runs are on."""
+    suites = [run.meta.get("suite") for arm in summary.arms.values() for run in arm.arm.runs]
+    return next((str(suite) for suite in suites if suite), None)
+
+
+def write_tables(tables: Sequence[Table], out: Path) -> None:
+    """Each table as .md, .csv and .tex into the directory `out`."""
+    out.mkdir(parents=True, exist_ok=True)
+    for table in tables:
+        for suffix, text in (("md", table.to_markdown()), ("csv", table.to_csv()), ("tex", table.to_latex())):
+            (out / f"{table.name}.{suffix}").write_text(text, encoding="utf-8")
+
+
+def latex(text: str) -> str:
+    """Plain text as LaTeX."""
+    for plain, marked in (
+        ("\\", r"\textbackslash "), ("&", r"\&"), ("%", r"\%"), ("_", r"\_"), ("#", r"\#"), ("$", r"\$"),
+        ("{", r"\{"), ("}", r"\}"), ("±", r"$\pm$"), ("−", "$-$"), ("–", "--"),
+    ):  # fmt: skip
+        text = text.replace(plain, marked)
+    return text
+
+
+def _best(names: Sequence[str], stats: Sequence[Sequence[Stat | None]], which: str) -> list[list[bool]]:
+    """The best arm on each task, among those that could forget; nobody is best alone."""
+    means = np.array([[np.nan if stat is None or stat.mean is None else stat.mean for stat in row] for row in stats])
+    if which == "low":
+        means = -means
+    means[[name in UPPER_BOUNDS for name in names]] = np.nan
+    contest = np.isfinite(means).sum(axis=0) > 1
+    top = np.where(contest, np.nanmax(np.where(np.isfinite(means), means, -np.inf), axis=0), np.nan)
+    return (means == top).tolist()
+
+
+def _pipes(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
