@@ -123,13 +123,19 @@ class Learner:
         return float(score + self.noise * self._rng.standard_normal())
 
 
+@pytest.fixture(scope="session")
+def run_factory() -> type[RunFactory]:
+    """For fixtures that outlive a test; within one, use `make_run`."""
+    return RunFactory
+
+
 @pytest.fixture
 def make_run(tmp_path: Path) -> RunFactory:
     """Writes made-up run directories below a temporary directory."""
     return RunFactory(tmp_path / "runs")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def learner() -> type[Learner]:
     """Makes up the returns of an agent that learns and forgets."""
     return Learner

@@ -1,1 +1,56 @@
-"""From run directories to a report."""
+"""From run directories to a report: numbers, figures, tables, findings and a page. Never imports torch."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from clearl.errors import ReportError
+from clearl.report.arms import group_arms
+from clearl.report.load import load_runs
+from clearl.report.summary import Summary, headline, summarise
+from clearl.report.tables import all_tables, write_tables
+from clearl.report.terminal import summary_table
+
+__all__ = ["Summary", "headline", "make_report", "summarise_runs", "summary_table"]
+
+
+def summarise_runs(dirs: Sequence[Path], *, title: str | None = None) -> Summary:
+    """The numbers and findings of all runs at or below `dirs`, without writing anything."""
+    arms = group_arms(load_runs(dirs))
+    return summarise(arms, title=title or "Continual learning on " + ", ".join(_suites(arms)))
+
+
+def make_report(dirs: Sequence[Path], out: Path, *, title: str | None = None) -> Summary:
+    """Report all runs at or below `dirs` into the directory `out`.
+
+    Writes index.html, summary.json, findings.json, figures/*.svg and *.png, tables/*.md, *.csv and *.tex.
+    """
+    from clearl.report.gallery import draw_all  # Matplotlib takes a while to import
+    from clearl.report.page import write_page
+
+    summary = summarise_runs(dirs, title=title)
+    out = Path(out)
+    if out.exists() and not out.is_dir():
+        raise ReportError(f"{out} is a file; --out needs a directory")
+    out.mkdir(parents=True, exist_ok=True)
+    _write_json(out / "summary.json", summary.to_json())
+    _write_json(out / "findings.json", [finding.to_json() for finding in summary.findings])
+    tables = all_tables(summary)
+    write_tables(tables, out / "tables")
+    figures = draw_all(summary, out / "figures")
+    command = shlex.join(["clearl", "report", *map(str, dirs), "--out", str(out)])
+    write_page(summary, tables, figures, out / "index.html", command=command)
+    return summary
+
+
+def _suites(arms: Sequence[Any]) -> list[str]:
+    suites = dict.fromkeys(str(run.meta.get("suite") or "these tasks") for arm in arms for run in arm.runs)
+    return list(suites)
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")

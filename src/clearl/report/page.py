@@ -1,0 +1,159 @@
+"""The report as one HTML file: no script, no external request; it opens offline and prints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from clearl.report.arms import label
+from clearl.report.formatting import frames
+from clearl.report.gallery import Drawn
+from clearl.report.page_css import CSS
+from clearl.report.page_findings import findings_section
+from clearl.report.page_settings import settings_section
+from clearl.report.style import FAINT, GRID, INK
+from clearl.report.summary import Summary, headline
+from clearl.report.tables import MEASURES, Table, suite_of
+
+_THEME = {INK: "var(--ink)", FAINT: "var(--faint)", GRID: "var(--line)"}
+_MAIN_TABLES = ("cumulative", "kept")
+
+
+def write_page(
+    summary: Summary, tables: Sequence[Table], figures: Sequence[Drawn], path: Path, *, command: str
+) -> None:
+    """Write the page of a report; `command` makes the same report again."""
+    sections = [
+        _results(summary, tables),
+        _figures(figures),
+        findings_section(summary.findings),
+        _paper(tables),
+        settings_section(summary, command),
+        _definitions(),
+    ]
+    html = f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(summary.title)}</title>
+<link rel="icon" href="data:,">
+<style>{CSS}</style>
+</head>
+<body>
+{_header(summary)}
+<main>
+{"".join(section for section in sections if section)}
+</main>
+<footer>Made by clearl from the run directories; every number on this page is computed from their rows, and stands in
+<a href="summary.json">summary.json</a>, <a href="findings.json">findings.json</a> and the files below
+<a href="tables/">tables/</a> and <a href="figures/">figures/</a>.</footer>
+</body>
+</html>
+"""
+    path.write_text(html, encoding="utf-8")
+
+
+def inline_svg(svg: str, prefix: str, title: str) -> str:
+    """An SVG for use inside the page: ids of its own, the page's colours for all that is not data, and a text for those
+    who cannot see it."""
+    body = svg[svg.index("<svg") :]
+    body = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', body)
+    body = re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", body)
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.S)
+    for colour, variable in _THEME.items():
+        body = body.replace(colour, variable)
+    return body.replace("<svg ", f'<svg role="img" aria-label="{escape(title, quote=True)}" ', 1)
+
+
+def breakable(name: str) -> str:
+    """A name that may wrap after its underscores."""
+    return escape(name).replace("_", "_<wbr>")
+
+
+def _header(summary: Summary) -> str:
+    runs = [run for arm in summary.arms.values() for run in arm.arm.runs]
+    seeds = max((len(arm.arm.runs) for arm in summary.arms.values()), default=0)
+    longest = max((run.planned_frames or run.seen_frames for run in runs), default=0.0)
+    facts = [
+        (str(len(summary.arms)), "arms" if len(summary.arms) != 1 else "arm"),
+        (str(seeds), "seeds each" if seeds != 1 else "seed"),
+        (str(len(summary.tasks)), f"tasks: {', '.join(summary.tasks)}"),
+        (frames(longest), "frames a run"),
+        (suite_of(summary) or "unknown", "suite"),
+    ]
+    listed = "".join(f"<li><b>{escape(value)}</b>{escape(name)}</li>" for value, name in facts)
+    notes = "".join(f"<li>{escape(note)}</li>" for note in summary.notes)
+    links = [("results", "Results"), ("figures", "Figures"), ("findings", "Findings"), ("paper", "The paper's numbers"),
+             ("settings", "Settings and commands"), ("definitions", "Definitions")]  # fmt: skip
+    return f"""<header>
+<div class="mark">clearl report</div>
+<h1>{escape(summary.title)}</h1>
+<p class="headline">{escape(headline(summary))}</p>
+<ul class="facts">{listed}</ul>
+<nav>{"".join(f'<a href="#{anchor}">{name}</a>' for anchor, name in links)}</nav>
+{f'<ul class="notes">{notes}</ul>' if notes else ""}
+</header>"""
+
+
+def _results(summary: Summary, tables: Sequence[Table]) -> str:
+    own = [table for table in tables if not table.name.startswith("paper-")]
+    if not own:
+        return '<section id="results"><h2>Results</h2><p>Nothing has been evaluated yet.</p></section>'
+    parts = [_table(table) for table in own if table.name in _MAIN_TABLES]
+    rest = "".join(_table(table) for table in own if table.name not in _MAIN_TABLES)
+    share = ""
+    if summary.reference and any(arm.iqm for arm in summary.arms.values()):
+        share = f"""<p class="soft">IQM: interquartile mean over tasks and seeds of the cumulative score as a share of
+that of {escape(label(summary.reference))}, with the 95 % interval of a bootstrap stratified by task.</p>"""
+    return f"""<section id="results"><h2>Results</h2>
+{parts[0]}{share}{"".join(parts[1:])}
+{f"<details><summary>Final score, forgetting and transfer</summary>{rest}</details>" if rest else ""}
+</section>"""
+
+
+def _table(table: Table) -> str:
+    head = "".join(f'<th{" class=text" if column < 2 else ""} scope="col">{breakable(name)}</th>'
+                   for column, name in enumerate(table.head))  # fmt: skip
+    body = []
+    for row, bold in zip(table.rows, table.bold, strict=True):
+        cells = [f'<th class="text" scope="row">{escape(row[0])}</th><td class="text">{escape(row[1])}</td>']
+        for cell, best in zip(row[2:], [*bold, False], strict=False):
+            mean, plus, deviation = cell.partition(" ± ")
+            spread = f' <span class="dev">± {escape(deviation)}</span>' if plus else ""
+            cells.append(f"<td{' class=best' if best else ''}>{escape(mean)}{spread}</td>")
+        body.append(f"<tr>{''.join(cells)}</tr>")
+    note = table.note[:1].upper() + table.note[1:]
+    return f"""<h3>{escape(table.title)}</h3><p class="soft">{escape(note)}.</p>
+<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>"""
+
+
+def _figures(figures: Sequence[Drawn]) -> str:
+    if not figures:
+        return ""
+    blocks = []
+    for index, figure in enumerate(figures):
+        svg = inline_svg(figure.svg.read_text(encoding="utf-8"), f"f{index}", figure.caption)
+        files = f'<a href="figures/{figure.svg.name}">SVG</a><a href="figures/{figure.png.name}">PNG</a>'
+        blocks.append(f"<figure>{svg}<figcaption>{escape(figure.caption)} {files}</figcaption></figure>")
+    return f'<section id="figures"><h2>Figures</h2>{"".join(blocks)}</section>'
+
+
+def _paper(tables: Sequence[Table]) -> str:
+    blocks = "".join(_table(table) for table in tables if table.name.startswith("paper-"))
+    return f"""<section id="paper"><h2>The paper's numbers</h2>
+<p class="soft">Cumulative scores from Rolnick et al., “Experience Replay for Continual Learning” (2019), to compare
+the pattern: tasks, budgets and networks differ from the runs above unless the suite is the same.</p>
+{blocks}</section>"""
+
+
+def _definitions() -> str:
+    rows = "".join(f"<dt>{escape(m.title)}</dt><dd>{escape(m.meaning)}</dd>" for m in MEASURES)
+    return f"""<section id="definitions"><h2>Definitions</h2><dl>{rows}
+<dt>Score at a frame</dt><dd>the mean of the evaluations in the 2 % of training before it, or the last before it</dd>
+<dt>Absence</dt><dd>from the end of a visit to the start of the task's next visit, or to the end of training</dd>
+<dt>Boundaries</dt><dd>whether the method is told when the task switches, and to which</dd>
+<dt>Frames</dt><dd>environment frames trained on, summed over all tasks; separate networks share the axis</dd>
+</dl></section>"""
