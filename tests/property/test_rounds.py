@@ -1,0 +1,73 @@
+"""However slots, batches, workers and visits fit each other, everything that was granted is read, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clearl.intake import Intake, Pairs
+from clearl.replay.mixing import Mixer
+from clearl.runtimes.local import next_to_read
+from clearl.runtimes.remote import RemoteWorker
+from clearl.tasks.cursor import Grant, PlanCursor
+from clearl.tasks.plan import Plan, single
+from clearl.types import EnvSpec, UnrollLayout
+
+LAYOUT = UnrollLayout(EnvSpec((1,), "float32", 2), 1)
+
+
+@dataclass
+class FakeWorker:
+    """What `next_to_read` looks at; the row's value says which worker and segment it is from."""
+
+    slots: list[int]
+    grant: Grant | None = None
+    report: object | None = None
+    turn: int = 0
+
+    def pairs(self) -> Pairs:
+        assert self.grant is not None
+        count = len(self.slots)
+        new, replay = LAYOUT.empty(count), LAYOUT.empty(count)
+        new["reward"][:] = self.grant.segment
+        return Pairs(self.slots, new, replay, np.zeros(count, bool), 0)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_all_grants_are_read_and_segments_do_not_mix_out_of_order(data: st.DataObject) -> None:
+    slots = data.draw(st.integers(1, 9))
+    batch = data.draw(st.integers(1, slots))
+    count = data.draw(st.integers(1, slots))
+    plan = Plan("p", tuple(single("t", frames=data.draw(st.integers(1, 30))) for _ in range(3)), ("t",))
+    cursor, intake = PlanCursor(plan, slots), Intake(LAYOUT, batch, Mixer(0, 0), discount=1.0, reward_clip="none")
+    workers = [FakeWorker(part.tolist()) for part in np.array_split(np.arange(slots), count)]
+    draining = data.draw(st.integers(0, 60))  # from this read on, nothing new is granted
+    read, grants, segments = 0, 0, []
+    while True:
+        for worker in workers:
+            if worker.grant is None and read < draining:
+                worker.grant = cursor.grant(len(worker.slots))
+                grants += worker.grant is not None
+                worker.turn = grants
+        busy = [worker for worker in workers if worker.grant is not None and worker.report is None]
+        if busy:
+            data.draw(st.sampled_from(busy)).report = object()
+        chosen = next_to_read(cast(list[RemoteWorker], workers), intake)
+        if chosen is None:
+            if not any(worker.grant for worker in workers):
+                break
+            assert busy, "every worker has reported, and none can be read"
+            continue
+        for full, _ in intake.take(chosen.pairs()):
+            segments += full.reward[0].tolist()
+        chosen.grant = chosen.report = None
+        read += 1
+    assert read == grants
+    assert segments == sorted(segments)
+    if cursor.finished:
+        assert cursor.granted_frames >= (plan.total_frames or 0) and len(segments) > cursor.granted_frames - batch
