@@ -26,7 +26,6 @@ from clearl.types import Batch, Visit
 
 COMPRESS_SHARE = 0.25
 """Of a visit's frames, where `compress_frames` is not given."""
-VALUE_WEIGHT = 0.5
 
 
 class ProgressCompress:
@@ -74,7 +73,7 @@ class ProgressCompress:
     def weights(self) -> Mapping[str, float]:
         if not self.compressing:
             return self.base.weights()
-        return {"distillation": 1.0, "value_distillation": VALUE_WEIGHT, "ewc": self.lam}
+        return {"distillation": 1.0, "ewc": self.lam}
 
     def losses(self, network: PolicyNetwork, batch: Batch) -> dict[str, Tensor]:
         columns = _two(network)
@@ -109,15 +108,13 @@ class ProgressCompress:
         """On the whole batch: where the base replays, the active column has learnt from replay, and teaches it."""
         inputs = StepInput(batch.observation, batch.last_action, batch.last_reward, batch.first)
         active, knowledge = columns.unroll_both(inputs, batch.core_state)
-        every = batch.valid.float()
         teacher, pupil = (
             MaskedCategorical(output.logits[:-1] / self.temperature, batch.mask) for output in (active, knowledge)
         )
         # Soft targets have gradients smaller by the temperature squared (Hinton 2015).
         divergence = self.temperature**2 * teacher.kl(pupil)
         return {
-            "distillation": (divergence * every).sum(),
-            "value_distillation": ((active.value - knowledge.value)[:-1].square() * every).sum(),
+            "distillation": (divergence * batch.valid).sum(),
             "ewc": self.consolidation.penalty(columns.knowledge_base),
         }
 

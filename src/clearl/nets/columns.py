@@ -124,10 +124,8 @@ class TwoColumns(nn.Module):
 
     def _answer(self, knowledge: Knowledge, state: Tensor) -> StepOutput:
         logits = self.knowledge_base.policy(knowledge.features).float()
-        # The value head learns from the active column's values, but must not shape what the policy stands on: the
-        # Fisher, which is the policy's, would not protect it.
-        value = self.knowledge_base.value(knowledge.features.detach()).squeeze(-1).float()
-        return StepOutput(logits, value, state)
+        # What is compressed is a policy. Its value head is never trained, so it must not be mistaken for an answer.
+        return StepOutput(logits, torch.full_like(logits[..., 0], torch.nan), state)
 
     def _active(self, prepared: Tensor, inputs: StepInput, state: Tensor, knowledge: Knowledge | None) -> StepOutput:
         laterals: list[Tensor | None] = [None] * len(self.active.torso.stages)
