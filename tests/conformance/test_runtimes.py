@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections import Counter
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from whole_runs import contents, rows, shards, small_config, state, top_by_number
 
 from clearl.config import RunConfig
+from clearl.errors import EnvironmentFaultError, WorkerError
 from clearl.experiment import run
 from clearl.records.run_dir import RunDir
 from clearl.records.schema import Row
@@ -131,6 +133,20 @@ def test_a_stopped_run_goes_on_to_the_same_counts(runtime: str, tmp_path: Path) 
     assert_counts(out, settings)
     assert [row["updates"] for row in rows(out, "train")] == list(range(1, TOTAL_FRAMES // ROUND_FRAMES + 1))
     assert rows(out, "fault") == []
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_broken_environment_stops_the_run_with_its_place_and_its_own_traceback(runtime: str, tmp_path: Path) -> None:
+    broken = {"suite": "gym:BrokenRaisesLater-v0", "tasks": (), "imports": ("broken_envs",), "torso": "mlp"}
+    with pytest.raises((EnvironmentFaultError, WorkerError)) as caught:
+        run(config(runtime, **broken), tmp_path / "run", console=False)
+    told = str(caught.value)
+    assert re.search(
+        r"task 'BrokenRaisesLater-v0', slot \d, step 4: step raised RuntimeError: the motor is on fire", told
+    )
+    assert 'raise RuntimeError("the motor is on fire")' in told
+    assert RunDir.open(tmp_path / "run").status == "failed"
+    assert [row["kind"] for row in rows(tmp_path / "run")][:1] == ["segment"]
 
 
 def kill_child(name: str, number: int) -> None:

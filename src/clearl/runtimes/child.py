@@ -68,7 +68,8 @@ def describe(error: Exception) -> Failed:
     sort, shown = problem, error
     if isinstance(error, EnvironmentFaultError):
         sort = f"{error.task}: {error.problem.splitlines()[0]}"
-        shown = error.__cause__ or error
+    while isinstance(shown, EnvironmentFaultError) and shown.__cause__ is not None:
+        shown = shown.__cause__
     return Failed(type(error).__name__, problem, sort, "".join(traceback.format_exception(shown)))
 
 

@@ -164,7 +164,7 @@ class Supervisor:
         self._around.fault(self.name, problem)
         if is_fault and not self._has_worked:
             if (sort or problem) in self._around.early_faults:
-                self._give_up("failed again before it had done anything", problem, details)
+                self._give_up("met a fault that came twice before any work was done", problem, details)
             self._around.early_faults.add(sort or problem)
         now = self._around.clock()
         self._lost_at = now if self._lost_at is None else self._lost_at

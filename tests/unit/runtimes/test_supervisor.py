@@ -170,7 +170,7 @@ def test_two_workers_with_the_same_fault_before_any_work_end_the_run() -> None:
     other = stage.another("worker-1")
     stage.start(other)
     elsewhere = Failed(FAULT.kind, "environment of task 'a', slot 9, step 1: it hurts", FAULT.sort, "Traceback Y")
-    with pytest.raises(WorkerError, match="worker-1 failed again"):
+    with pytest.raises(WorkerError, match="worker-1 met a fault that came twice"):
         stage.says(elsewhere, to=other)
 
 

@@ -71,3 +71,19 @@ def test_a_cursor_goes_on_where_its_state_was_taken() -> None:
         one.grant(20)
     two.restore(one.state())
     assert granted(one, 20) == granted(two, 20) == [0] * 2 + [1] * 3
+
+
+def test_what_is_taken_back_is_granted_again_in_the_segment_it_belongs_to() -> None:
+    plan = Plan("p", (single("a", frames=40), single("b", frames=20), single("c", frames=30)), ("a", "b", "c"))
+    whole = granted(PlanCursor(plan, 2), 10)
+    assert whole == [0, 0, 0, 0, 1, 1, 2, 2, 2]
+    for count in range(1, 10):
+        cursor = PlanCursor(plan, 2)
+        for _ in range(count):
+            cursor.grant(10)
+        cursor.take_back(10)
+        assert granted(cursor, 10) == whole[count - 1 :]
+    over = PlanCursor(plan, 2)
+    assert granted(over, 10) == whole
+    over.take_back(10)
+    assert not over.finished and granted(over, 10) == [2]
