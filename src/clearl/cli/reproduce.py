@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
         return _dry_run(args.name, runs, jobs)
     out = Path(args.out or f"runs/reproduce-{args.scale}")
 
-    from clearl.report import make_report, summary_table
+    from clearl.cli.showing import show_report
     from clearl.reproduce.runner import is_finished, run_all
 
     print(f"{args.name} at scale {args.scale}: {len(runs)} runs, {jobs} at a time, in {out}", flush=True)
@@ -50,10 +50,8 @@ def main(argv: list[str]) -> int:
     for sequence in dict.fromkeys(run.sequence for run in runs):
         done = [out / run.path for run in runs if run.sequence == sequence and is_finished(out / run.path)]
         if done:
-            target = out / "reports" / args.name / sequence
-            summary = make_report(done, target, title=f"{args.name} ({EXPERIMENTS[args.name].paper}), {sequence}")
-            summary_table(summary)
-            print(f"report: {target / 'index.html'}")
+            title = f"{args.name} ({EXPERIMENTS[args.name].paper}), {sequence}"
+            show_report(done, out / "reports" / args.name / sequence, title=title)
     if not complete:
         print("stopped; the same command goes on from here")
     return 0 if complete else INTERRUPTED
