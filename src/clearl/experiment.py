@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from clearl.intake import Intake
 from clearl.learner import Learner
 from clearl.methods import make_method
 from clearl.nets.network import PolicyNetwork, as_module, build_network
+from clearl.plugins import import_plugins
 from clearl.protocols import make_plans
 from clearl.records.console import Console
 from clearl.records.mirrors import open_mirrors
@@ -62,8 +62,7 @@ class RunParts:
     """Makes workers, evaluators and networks of one run; see `clearl.runtimes.job.Parts`."""
 
     def __init__(self, config: RunConfig, run_dir: Path, capacity_unrolls: int, store_kind: StoreKind) -> None:
-        for module in config.imports:
-            import_module(module)
+        import_plugins(config.imports)
         self.config, self.run_dir = config, run_dir
         self.suite = make_suite(config.suite, config.tasks, config)
         self.method = make_method(config)
@@ -138,8 +137,7 @@ def run(
     """Train what `config` says into the directory `out`; a directory that holds the same run goes on from there."""
     out = Path(out)
     refuse_foreign(out)
-    for module in config.imports:
-        import_module(module)
+    import_plugins(config.imports)
     suite = make_suite(config.suite, config.tasks, config)
     config = replace(config, tasks=suite.tasks)
     plans = make_plans(config, suite.tasks)
