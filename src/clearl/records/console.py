@@ -44,11 +44,12 @@ class Progress:
         if kind == "segment":
             self._segments[row.get("index", len(self._segments))] = row
         elif kind == "eval" and row["return"] is not None:
+            self.frames = max(self.frames, int(row["frames"]))
             self.returns.setdefault(row["task"], deque(maxlen=_HISTORY)).append(float(row["return"]))
         elif kind == "fault":
             self.faults += 1
         elif kind == "train":
-            self.frames, self.training = int(row["frames"]), tuple(row["tasks"])
+            self.frames, self.training = max(self.frames, int(row["frames"])), tuple(row["tasks"])
             if row["fps"]:
                 # Smoothed, so that the time left does not jump with every row.
                 self.fps = row["fps"] if self.fps is None else 0.8 * self.fps + 0.2 * row["fps"]

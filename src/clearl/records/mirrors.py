@@ -51,7 +51,7 @@ class TensorBoardMirror:
 
 
 class WandbMirror:
-    """A run at Weights & Biases, or below `RUN/wandb` where WANDB_MODE=offline."""
+    """A run at Weights & Biases, or below `RUN/wandb` where WANDB_MODE=offline. Opening it starts a new one."""
 
     def __init__(self, run_dir: Path) -> None:
         try:

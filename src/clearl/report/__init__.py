@@ -17,6 +17,8 @@ from clearl.report.terminal import summary_table
 
 __all__ = ["Summary", "headline", "make_report", "summarise_runs", "summary_table"]
 
+_DIRS_SHOWN = 4
+
 
 def summarise_runs(dirs: Sequence[Path], *, title: str | None = None) -> Summary:
     """The numbers and findings of all runs at or below `dirs`, without writing anything."""
@@ -42,9 +44,14 @@ def make_report(dirs: Sequence[Path], out: Path, *, title: str | None = None) ->
     tables = all_tables(summary)
     write_tables(tables, out / "tables")
     figures = draw_all(summary, out / "figures")
-    command = shlex.join(["clearl", "report", *map(str, dirs), "--out", str(out)])
-    write_page(summary, tables, figures, out / "index.html", command=command)
+    write_page(summary, tables, figures, out / "index.html", command=_command(dirs, out))
     return summary
+
+
+def _command(dirs: Sequence[Path], out: Path) -> str:
+    given = [str(path) for path in dirs[:_DIRS_SHOWN]]
+    rest = f"  # and {len(dirs) - _DIRS_SHOWN} more runs" if len(dirs) > _DIRS_SHOWN else ""
+    return shlex.join(["clearl", "report", *given, "--out", str(out)]) + rest
 
 
 def _suites(arms: Sequence[Any]) -> list[str]:

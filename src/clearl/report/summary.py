@@ -106,7 +106,7 @@ def headline(summary: Summary) -> str:
             f"{_speak(low)} kept {percent(_kept(arms[low], tasks[0]))} of its {tasks[0]} score while away, "
             f"{_speak(high)} kept {percent(_kept(arms[high], tasks[0]))}."
         )
-    widest = max(tasks, key=lambda task: (_kept(arms[high], task) or 0.0) - (_kept(arms[low], task) or 0.0))
+    widest = max(tasks, key=lambda task: abs((_kept(arms[high], task) or 0.0) - (_kept(arms[low], task) or 0.0)))
     return (
         f"While a task was away, {_speak(low)} kept {percent(_mean_kept(arms[low], tasks))} of its score on it and "
         f"{_speak(high)} {percent(_mean_kept(arms[high], tasks))} (mean of {len(tasks)} tasks); the gap was widest on "

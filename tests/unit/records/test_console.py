@@ -122,3 +122,11 @@ def test_time_left_follows_a_smoothed_speed():
 )
 def test_sparklines_start_at_zero(values, expected):
     assert sparkline(values) == expected
+
+
+def test_frames_follow_training_and_evaluation_and_only_rise():
+    progress = Progress((), 10_000)
+    progress.update(_train(2_000))
+    progress.update({**_eval("a", 1.0), "frames": 9_000})
+    progress.update({**_eval("a", 1.0), "frames": 8_000})
+    assert progress.frames == 9_000

@@ -69,6 +69,12 @@ def test_the_headline_says_what_the_two_arms_kept(make_run):
     )
 
 
+def test_the_headline_is_as_frank_where_clear_does_worse(make_run):
+    make_run("sequential", 0, returns=_forgets({"a": 0.9, "b": 0.5}))
+    make_run("clear", 0, returns=_forgets({"a": 0.2, "b": 0.5}))
+    assert headline(_summary(make_run)).endswith("the gap was widest on a: 90 % against 20 %.")
+
+
 def test_the_headline_of_one_task_that_was_away(make_run):
     for arm, keeps in (("sequential", 0.23), ("clear", 0.99)):
         make_run(arm, 0, cycles=1, returns=lambda task, share, keeps=keeps: 10.0 if share <= 0.5 else 10 * keeps)
