@@ -26,24 +26,25 @@ from clearl.types import EnvSpec, Rows, UnrollLayout
 GAMES = ("space_invaders", "krull", "beam_rider", "hero", "star_gunner", "ms_pacman")
 ATARI = UnrollLayout(EnvSpec((1, 84, 84), "uint8", 18, stack=4, frames_per_step=4), 20)
 SMALL = UnrollLayout(EnvSpec((4,), "uint8", 3), 5)
-REPEATS = 3
+REPEATS = 5
 
 
-def play(game: str, unrolls: int) -> list[Rows]:
-    """Unrolls of a random player, with logits and values as incompressible as real ones."""
+def play(game: str, unrolls: int, envs: int = 4) -> list[Rows]:
+    """Unrolls of a random player, seeded, with logits and values as incompressible as real ones."""
     from ale_py.vector_env import AtariVectorEnv
 
     rng = np.random.default_rng(0)
-    env = AtariVectorEnv(game, num_envs=1, full_action_space=True, stack_num=1)
+    env = AtariVectorEnv(game, num_envs=envs, full_action_space=True, stack_num=1)
     steps, stack = ATARI.unroll_steps, ATARI.spec.stack
-    frames = [env.reset()[0].reshape(1, 84, 84)]
-    for _ in range(steps * (unrolls + 10) + stack):
-        frames.append(env.step(rng.integers(0, 18, 1))[0].reshape(1, 84, 84))
+    frames = [env.reset(seed=0)[0].copy()]
+    for _ in range(steps * -(-unrolls // envs) + stack):
+        frames.append(env.step(rng.integers(0, 18, envs))[0].copy())
     env.close()
     rows = []
-    for start in range(10 * steps, 10 * steps + unrolls * steps, steps):  # the first seconds of a game are its easiest
+    for index in range(unrolls):
+        start = index // envs * steps
         row = {name: array[0] for name, array in ATARI.empty(1).items()}
-        row["frames"] = np.stack(frames[start : start + steps + stack])
+        row["frames"] = np.stack([frame[index % envs] for frame in frames[start : start + steps + stack]])
         row["action"] = rng.integers(0, 18, steps)
         for name in ("logits", "value", "reward"):
             row[name] = rng.normal(size=row[name].shape).astype(np.float32)
@@ -75,18 +76,29 @@ def measure_bytes(unrolls: dict[str, list[Rows]]) -> dict[str, float]:
     }
 
 
-def measure_rates(rows: list[Rows], open_store: Callable[[int], Store], inserts: int) -> dict[str, float]:
-    """Inserts and warm reads a second; the best of a few repeats, since others use this machine too."""
-    best = {"inserts": 0.0, "reads": 0.0}
+def measure_rates(shard: ReplayShard, rows: list[Rows], inserts: int) -> dict[str, float]:
+    """Inserts and warm reads a second."""
     target = ATARI.empty(8)
+    inserting = cpu_seconds(lambda: [shard.insert(rows[i % len(rows)]) for i in range(inserts)])
+    reading = cpu_seconds(lambda: [shard.sample_into(target, i % 8) for i in range(inserts)])
+    shard.close()
+    return {"inserts": inserts / inserting, "reads": inserts / reading}
+
+
+def compare_stores(directory: Path, rows: list[Rows], inserts: int) -> dict[str, dict[str, float]]:
+    """Both stores by turns, since others use this machine too; medians of the rates and of the ratios."""
+    ram, disk = [], []
     for repeat in range(REPEATS):
-        shard = shard_of(ATARI, inserts, open_store(repeat))
-        spent = cpu_seconds(lambda shard=shard: [shard.insert(rows[i % len(rows)]) for i in range(inserts)])
-        best["inserts"] = max(best["inserts"], inserts / spent)
-        spent = cpu_seconds(lambda shard=shard: [shard.sample_into(target, i % 8) for i in range(inserts)])
-        best["reads"] = max(best["reads"], inserts / spent)
-        shard.close()
-    return best
+        ram.append(measure_rates(shard_of(ATARI, inserts, RamStore()), rows, inserts))
+        store = DiskStore(directory / f"rates-{repeat}")
+        disk.append(measure_rates(shard_of(ATARI, inserts, store), rows, inserts))
+    result: dict[str, dict[str, float]] = {"ram": {}, "disk": {}}
+    for name in ("inserts", "reads"):
+        result["ram"][name] = statistics.median(one[name] for one in ram)
+        result["disk"][name] = statistics.median(one[name] for one in disk)
+        ratios = [d[name] / r[name] for d, r in zip(disk, ram, strict=True)]
+        result["disk"][f"{name}_over_ram"] = statistics.median(ratios)
+    return result
 
 
 def insert_cost_us(shard: ReplayShard, row: Rows, accepted: int) -> float:
@@ -145,12 +157,9 @@ def run(directory: Path, unrolls_per_game: int, inserts: int, large: int) -> dic
     unrolls = {game: play(game, unrolls_per_game) for game in GAMES}
     rows = [row for group in zip(*unrolls.values(), strict=True) for row in group]
     per_frame = measure_bytes(unrolls)
-    ram = measure_rates(rows, lambda _: RamStore(), inserts)
-    disk = measure_rates(rows, lambda repeat: DiskStore(directory / f"rates-{repeat}"), inserts)
     return {
         "bytes_per_stored_frame": {**per_frame, "mean": statistics.mean(per_frame.values())},
-        "ram": ram,
-        "disk": {**disk, **{f"{name}_over_ram": disk[name] / ram[name] for name in disk}},
+        **compare_stores(directory, rows, inserts),
         "growth": measure_growth(directory, rows, large),
         "paper_scale": measure_paper_scale(),
     }
@@ -159,9 +168,9 @@ def run(directory: Path, unrolls_per_game: int, inserts: int, large: int) -> dic
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--inserts", type=int, default=3000)
+    parser.add_argument("--inserts", type=int, default=2000)
     parser.add_argument("--large", type=int, default=1_000_000)
-    parser.add_argument("--unrolls-per-game", type=int, default=40)
+    parser.add_argument("--unrolls-per-game", type=int, default=120)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         result = run(Path(directory), arguments.unrolls_per_game, arguments.inserts, arguments.large)

