@@ -54,7 +54,12 @@ def make_suite(name: str, tasks: Sequence[str], config: RunConfig) -> Suite:
     if config.probe_task is not None and config.probe_task not in chosen:
         chosen = (*chosen, config.probe_task)
     _check_settings(kind, maker, config)
-    return maker(chosen, config)
+    try:
+        return maker(chosen, config)
+    except ConfigError as error:
+        if "suite" not in str(error) and "task" not in str(error):
+            error.args = (f"suite {name}: {error}",)  # name the setting that is to blame
+        raise
 
 
 def _check_settings(kind: str, maker: SuiteMaker, config: RunConfig) -> None:
