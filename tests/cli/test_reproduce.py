@@ -1,0 +1,48 @@
+"""`clearl reproduce` at smoke scale: every experiment, its report, and nothing run twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clearl.reproduce.catalog import EXPERIMENTS
+
+
+def reproduce(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "clearl", "reproduce", *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1", "COLUMNS": "120"}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=280)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("reproduce")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_ends_with_its_report(name: str, out: Path) -> None:
+    done = reproduce(name, "--scale", "smoke", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    report = out / "reports" / name / "schemes"
+    summary = json.loads((report / "summary.json").read_text())
+    arms = {arm.partition(" (probe")[0] for arm in summary["arms"]}
+    assert arms == set(EXPERIMENTS[name].arms)
+    assert (report / "index.html").stat().st_size > 10_000
+    assert json.loads((report / "findings.json").read_text())
+
+
+def test_shared_runs_are_run_once(out: Path) -> None:
+    again = reproduce("balance", "--scale", "smoke", "--out", str(out))
+    assert "4 of 4 runs are finished already" in again.stdout
+
+
+def test_a_dry_run_of_the_paper_says_what_is_missing() -> None:
+    done = reproduce("stability", "--scale", "paper", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "15 runs, 13,500,000,000 frames" in done.stdout
+    assert "deepmind_lab" in done.stdout

@@ -1,0 +1,82 @@
+"""The catalogue: the paper's arms, each run once, the same frames for all."""
+
+from __future__ import annotations
+
+import pytest
+
+from clearl.errors import UnknownNameError
+from clearl.report.arms import LABELS
+from clearl.reproduce.catalog import ARMS, EXPERIMENTS, planned_runs
+from clearl.reproduce.forecast import plain_frames
+
+PAPERS_ARMS = {
+    "interference": {"separate", "simultaneous", "sequential"},
+    "stability": {"separate", "simultaneous", "sequential", "clear", "clear-no-cloning"},
+    "plasticity": {"sequential", "clear", "clear-100-replay"},
+    "balance": {"sequential", "clear-75-25", "clear", "clear-100-replay"},
+    "buffers": {"sequential", "clear", "clear-buffer-1/18", "clear-buffer-1/180"},
+    "comparison": {"sequential", "clear-75-25", "ewc", "online-ewc", "progress-compress", "progress-compress+clear"},
+}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("scale", ["smoke", "laptop"])
+def test_every_experiment_has_its_arms(name: str, scale: str) -> None:
+    runs = planned_runs(name, scale)  # type: ignore[arg-type]
+    assert {run.arm for run in runs if run.sequence == "schemes"} == PAPERS_ARMS[name]
+
+
+def test_reports_know_every_arm() -> None:
+    assert set(ARMS) <= set(LABELS)
+
+
+def test_laptop_scale_has_five_seeds_four_cycles_and_the_games_where_it_matters() -> None:
+    runs = planned_runs("stability", "laptop")
+    schemes = [run for run in runs if run.sequence == "schemes"]
+    assert {run.config.seed for run in schemes} == set(range(5))
+    assert {run.config.cycles for run in schemes} == {4}
+    games = [run for run in runs if run.sequence == "games"]
+    assert {run.config.seed for run in games} == set(range(3))
+    assert {run.config.frames_per_visit for run in games} == {700_000}
+
+
+def test_paper_scale_is_the_papers() -> None:
+    dmlab = planned_runs("stability", "paper")
+    assert {plain_frames(run.config) for run in dmlab} == {900_000_000}
+    assert {run.config.seed for run in dmlab} == {0, 1, 2}
+    atari = planned_runs("comparison", "paper")
+    assert {plain_frames(run.config) for run in atari} == {6 * 5 * 50_000_000}
+    assert {run.config.replay_fraction for run in atari if run.arm == "clear-75-25"} == {0.25}
+
+
+def test_buffers_are_those_of_the_paper() -> None:
+    sizes = {run.arm: run.config.buffer_size_frames(900_000_000) for run in planned_runs("buffers", "paper")}
+    assert sizes["clear"] == 450_000_000
+    assert abs(sizes["clear-buffer-1/18"] - 50_000_000) <= 1 and abs(sizes["clear-buffer-1/180"] - 5_000_000) <= 1
+
+
+def test_an_arm_that_two_experiments_share_is_one_run() -> None:
+    stability = {run.path: run.config for run in planned_runs("stability", "laptop")}
+    balance = {run.path: run.config for run in planned_runs("balance", "laptop")}
+    shared = stability.keys() & balance.keys()
+    assert "runs/schemes/clear/seed-0" in shared
+    assert all(stability[path] == balance[path] for path in shared)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_paths_tell_all_runs_apart(name: str) -> None:
+    for scale in ("smoke", "laptop", "paper"):
+        paths = [run.path for run in planned_runs(name, scale)]  # type: ignore[arg-type]
+        assert len(set(paths)) == len(paths)
+        assert not any(".." in path or path.count("/") != 3 for path in paths)
+
+
+def test_probes_come_at_several_positions() -> None:
+    runs = planned_runs("plasticity", "laptop", seeds=1)
+    assert {run.config.probe_position for run in runs} == {0, 3, 6, 9}
+    assert {run.config.protocol for run in runs} == {"probe"}
+
+
+def test_an_unknown_experiment_names_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'stability'"):
+        planned_runs("stabilty", "smoke")
