@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from clearl.config import resolve
-from clearl.experiment import RunResult, load_agent
+from clearl.experiment import RunResult
 from clearl.experiment import run as run_config
 
 
@@ -20,6 +20,3 @@ def run(
 ) -> RunResult:
     """Train as `clearl run` does with the same flags, and return the run: `.metrics`, `.agent`, `.path`, `.status`."""
     return run_config(resolve(preset=preset, file=file, flags=settings), Path(out), console=console)
-
-
-__all__ = ["load_agent", "run"]

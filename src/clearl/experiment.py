@@ -72,7 +72,7 @@ class RunParts:
         self.layout = UnrollLayout(self.suite.spec, config.unroll_steps, core_size)
 
     def network(self) -> PolicyNetwork:
-        return _make_network(self.config, self.suite.spec)
+        return make_network(self.config, self.suite.spec)
 
     def worker(self, slots: Sequence[int], network: PolicyNetwork, *, incarnation: int = 0) -> Worker:
         seed = self.config.seed if incarnation == 0 else derive(self.config.seed, "incarnation", incarnation)
@@ -166,7 +166,7 @@ def load_agent(path: Path) -> Agent:
     config = from_yaml(run_dir.config_text)
     meta = run_dir.meta
     spec = spec_from_json(meta.get("spec"), str(run_dir.path / META_FILE))
-    network = _make_network(config, spec)
+    network = make_network(config, spec)
     with fitting(saved.path):
         named = saved.tree["learner"]["tensors"].items()
         weights = {name.removeprefix("network/"): tensor for name, tensor in named if name.startswith("network/")}
@@ -185,7 +185,7 @@ def run_replay_bytes(config: RunConfig) -> int:
     if make_method(config).replay_fraction == 0:
         return 0
     suite = make_suite(config.suite, config.tasks, config)
-    layout = UnrollLayout(suite.spec, config.unroll_steps, _make_network(config, suite.spec).core_size)
+    layout = UnrollLayout(suite.spec, config.unroll_steps, make_network(config, suite.spec).core_size)
     frames = config.buffer_size_frames(run_frames(config))
     return forecast_bytes(layout, frames, waste_share=config.replay_waste_share).disk_nbytes
 
@@ -280,7 +280,7 @@ def _open_or_create(config: RunConfig, out: Path, make_meta: Callable[[], dict[s
 
 def _meta(config: RunConfig, plan: Plan, out: Path, spec: EnvSpec, arm: str | None) -> dict[str, Any]:
     """All that describes one network's training and cannot be read off its config."""
-    layout = UnrollLayout(spec, config.unroll_steps, _make_network(config, spec).core_size)
+    layout = UnrollLayout(spec, config.unroll_steps, make_network(config, spec).core_size)
     replay: dict[str, Any] = {"store": "ram", "capacity_unrolls": 1, "forecast": "no replay"}
     if make_method(config).replay_fraction > 0:
         frames = config.buffer_size_frames(plan.total_frames)
@@ -321,7 +321,8 @@ def _common_meta(config: RunConfig, arm: str | None) -> dict[str, Any]:
     }
 
 
-def _make_network(config: RunConfig, spec: EnvSpec) -> PolicyNetwork:
+def make_network(config: RunConfig, spec: EnvSpec) -> PolicyNetwork:
+    """The network that a run with this config trains, with its initial weights."""
     seed = derive(config.seed, "network")
     shape = {"torso": config.torso, "lstm": config.lstm, "lstm_size": config.lstm_size}
     return make_method(config).build_network(lambda: build_network(spec, **shape, seed=seed))

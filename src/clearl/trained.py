@@ -16,8 +16,8 @@ from clearl.config import RunConfig, from_yaml, to_yaml
 from clearl.errors import CorruptFileError, MissingExtraError, RunDirectoryError, UnknownNameError
 from clearl.evaluator import Evaluation, Evaluator
 from clearl.experiment import load_agent as load_from_run
-from clearl.methods import make_method
-from clearl.nets.network import as_module, build_network
+from clearl.experiment import make_network
+from clearl.nets.network import as_module
 from clearl.records.run_dir import RunDir
 from clearl.records.schema import seal, unseal
 from clearl.runtimes.progress import fitting
@@ -149,8 +149,7 @@ def _load_exported(path: Path) -> Agent:
         raise CorruptFileError(f"{path / WEIGHTS_FILE} is damaged; export the agent again")
     config = from_yaml(str(about.get("config")), EXPORT_FILE)
     spec = spec_from_json(about.get("spec"), str(path / EXPORT_FILE))
-    shape = {"torso": config.torso, "lstm": config.lstm, "lstm_size": config.lstm_size}
-    network = make_method(config).build_network(lambda: build_network(spec, **shape, seed=0))
+    network = make_network(config, spec)
     with fitting(path):
         as_module(network).load_state_dict(load(weights))
     return Agent(network, spec, reward_clip=config.reward_clip, seed=config.seed)

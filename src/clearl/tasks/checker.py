@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from clearl.errors import ClearlError, ConfigError
+from clearl.errors import ClearlError, ConfigError, UnknownNameError
 from clearl.tasks.single import make_env
 from clearl.tasks.spaces import FrameWriter, frame_format, num_actions
 
@@ -52,6 +52,8 @@ def check_env(env_id: str, *, steps: int = 2_000) -> list[Finding]:
     for check in (_check_spaces, _check_signatures, _check_play):
         try:
             env = make_env(env_id)
+        except UnknownNameError:
+            raise
         except ClearlError as error:
             return [Finding("error", str(error), "make the environment constructible with gymnasium.make alone")]
         try:
