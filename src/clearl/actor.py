@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 
 from clearl.errors import EnvironmentFaultError
-from clearl.nets.distribution import MaskedCategorical
+from clearl.nets.distribution import sample_actions
 from clearl.nets.network import PolicyNetwork, StepInput
 from clearl.preprocess import clip_reward, stack_frames
 from clearl.seeding import derive, generator
@@ -35,6 +36,12 @@ class _Group:
     task: str
     slots: np.ndarray
     envs: Envs
+
+    @cached_property
+    def index(self) -> np.ndarray | slice:
+        """`slots` as a slice where they lie side by side, which NumPy is much quicker with."""
+        first, last = int(self.slots[0]), int(self.slots[-1])
+        return slice(first, last + 1) if len(self.slots) == last + 1 - first else self.slots
 
 
 class Actor:
@@ -170,17 +177,16 @@ class Actor:
             torch.from_numpy(np.ascontiguousarray(first[:, -1])),
         )
         logits, value, self._core = self.network.act(inputs, self._core)
-        policy = MaskedCategorical(logits, torch.from_numpy(self._mask))
-        rows["action"][:, t] = policy.sample(torch.from_numpy(uniform)).numpy()
         rows["logits"][:, t] = logits.numpy()
         rows["value"][:, t] = value.numpy()
+        rows["action"][:, t] = sample_actions(logits.numpy(), self._mask, uniform)
 
     def _step(self, rows: Rows, t: int) -> list[Episode]:
         episodes: list[Episode] = []
         after = t + self.layout.spec.stack
         for group in self._groups:
-            slots = group.slots
-            with self._faults_named(slots):
+            slots = group.index
+            with self._faults_named(group.slots):
                 step = group.envs.step(rows["action"][slots, t])
             rows["frames"][slots, after] = step.frames
             rows["first"][slots, after] = step.first
@@ -189,7 +195,7 @@ class Actor:
             rows["valid"][slots, t] = step.valid
             self._score[slots] += step.reward
             self._steps[slots] += step.valid
-            for slot in slots[step.terminated | step.truncated]:
+            for slot in group.slots[step.terminated | step.truncated]:
                 episodes.append(Episode(group.task, float(self._score[slot]), int(self._steps[slot])))
                 self._score[slot] = self._steps[slot] = 0
         first = rows["first"][:, after]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -47,3 +48,15 @@ class MaskedCategorical:
         # Scaling by the last entry, which rounding leaves beside 1, keeps the threshold below it for every uniform.
         threshold = uniform.to(cumulative.dtype).clamp(max=_BELOW_ONE) * cumulative[..., -1]
         return (cumulative <= threshold.unsqueeze(-1)).sum(-1)
+
+
+def sample_actions(logits: np.ndarray, mask: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+    """`MaskedCategorical(logits, mask).sample(uniform)` for acting, [B] int64.
+
+    In NumPy, because there an operation on so few numbers costs a fifth of what it does in torch: sampling took a
+    sixth of a MinAtar worker's time. `logits` [B, A] and `uniform` [B] are float32, `mask` [B, A] bool.
+    """
+    logits = np.where(mask, logits, np.float32(_IMPOSSIBLE))
+    cumulative = np.exp(logits - logits.max(-1, keepdims=True)).cumsum(-1)
+    threshold = np.minimum(uniform, np.float32(_BELOW_ONE)) * cumulative[:, -1]
+    return (cumulative <= threshold[:, None]).sum(-1)

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearl.nets.distribution import MaskedCategorical
+from clearl.nets.distribution import MaskedCategorical, sample_actions
 
 LOGITS = torch.tensor([[2.0, -1.0, 0.5, 3.0], [0.0, 100.0, -100.0, 7.0]], dtype=torch.float64)
 MASK = torch.tensor([[True, False, True, True], [True, True, True, False]])
@@ -76,3 +77,23 @@ def test_a_masked_action_is_never_sampled(logits: list[float], mask: list[bool],
     action = distribution.sample(torch.tensor(uniform, dtype=torch.float64))
     assert mask[int(action)]
     assert distribution.probs[action] > 0
+
+
+def test_actions_are_sampled_alike_in_numpy_and_in_torch() -> None:
+    rng = np.random.default_rng(0)
+    logits, uniform = rng.normal(0, 3, (5000, 6)).astype(np.float32), rng.random(5000, np.float32)
+    mask = rng.random((5000, 6)) < 0.6
+    mask[:, 2] = True
+    actions = sample_actions(logits, mask, uniform)
+    policy = MaskedCategorical(torch.from_numpy(logits), torch.from_numpy(mask))
+    # Rounding may tip a uniform that lies on a bound to within 1e-6, of which there are next to none in five thousand.
+    assert (actions == policy.sample(torch.from_numpy(uniform)).numpy()).mean() > 0.999
+    assert mask[np.arange(5000), actions].all()
+
+
+@pytest.mark.parametrize("uniform", [0.0, 1 - 2**-24, 1.0])
+def test_the_ends_of_the_uniform_give_possible_actions_in_numpy_too(uniform: float) -> None:
+    mask = np.array([[False, True, True, False]] * 3)
+    logits = np.array([[50.0, 0, 0, 50], [0, -80, 80, 0], [0, 1e4, -1e4, 0]], np.float32)
+    actions = sample_actions(logits, mask, np.full(3, uniform, np.float32))
+    assert mask[np.arange(3), actions].all()
