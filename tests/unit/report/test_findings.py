@@ -108,6 +108,14 @@ def test_the_probe_is_compared_over_its_positions(make_run):
     assert steady.arms == ("clear (probe at 0)", "clear (probe at 1)", "clear (probe at 2)")
 
 
+def test_plasticity_leaves_out_the_first_task_which_has_nothing_older_to_replay(make_run):
+    for seed in range(3):
+        make_run("clear", seed, returns=lambda task, share: 10.0)
+        make_run("clear-100-replay", seed, returns=lambda task, share: {"a": 10.0, "b": 6.0}[task])
+    effect = _findings(make_run)["full-replay-plasticity"].effect
+    assert effect is not None and effect.value == pytest.approx(0.6)
+
+
 def test_what_is_missing_is_said(make_run):
     findings = _findings_of(make_run, {"clear": 2, "simultaneous": 3})
     assert findings["clear-simultaneous"].verdict == "undecided"

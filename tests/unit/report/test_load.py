@@ -15,7 +15,7 @@ from clearl.report.load import load_run, load_runs
 def test_runs_are_found_below_the_given_directories_and_counted_once(make_run):
     first, second = make_run("clear", 0), make_run("clear", 1)
     (first / "checkpoints" / "x").mkdir(parents=True)
-    (first / "checkpoints" / "x" / "meta.json").write_text("{}")
+    (first / "checkpoints" / "x" / "metrics.jsonl").write_text("")  # nothing below a run is another run
     runs = load_runs([make_run.root, first, second])
     assert sorted(run.path.name for run in runs) == ["clear-seed0", "clear-seed1"]
     assert [run.seed for run in runs] == [0, 1]
