@@ -3,6 +3,7 @@ from __future__ import annotations
 import broken_envs  # noqa: F401 - registers them
 import pytest
 
+from clearl.errors import UnknownNameError
 from clearl.tasks.checker import check_env
 
 
@@ -55,6 +56,6 @@ def test_the_worst_comes_first() -> None:
     assert severities == ["warning", "note"]
 
 
-def test_an_unknown_id_is_a_finding_too() -> None:
-    (finding,) = check_env("CartPol-v1")
-    assert "did you mean" in finding.problem
+def test_an_unknown_id_is_an_error_that_names_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'CartPole-v1'"):
+        check_env("CartPol-v1")
