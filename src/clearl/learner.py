@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,9 @@ from clearl.types import Batch, Visit
 
 BAD_UPDATES_IN_A_ROW = 10
 _COUNTERS = ("frames", "updates", "bad_updates", "_bad_in_a_row")
+
+Measure = Callable[[str], AbstractContextManager[None]]
+"""A context for each named part of an update; the learner has no clock, but whoever runs it may hold one."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Learner:
     ) -> None:
         self.network, self.method, self.config = network, method, config
         self.batch_frames, self.total_frames = batch_frames, total_frames
+        self.measure: Measure = lambda part: nullcontext()
         self.parameters = list(as_module(network).parameters())
         self.optimizer = make_optimizer(config, self.parameters)
         self.frames = self.updates = self.bad_updates = self._bad_in_a_row = 0
@@ -47,17 +52,20 @@ class Learner:
         if visit is not None:
             self.method.visit(self.network, visit)
         rate = annealed_rate(self.config, self.frames, self.total_frames)
-        losses = self._losses(batch)
-        weights = self.method.weights()
-        total = torch.stack([weights[name] * loss for name, loss in losses.items()]).sum()
+        with self.measure("forward"):
+            losses = self._losses(batch)
+            weights = self.method.weights()
+            total = torch.stack([weights[name] * loss for name, loss in losses.items()]).sum()
 
-        self.optimizer.zero_grad(set_to_none=True)
-        total.backward()
-        grads = [p.grad for p in self.parameters if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(grads)
-        applied = bool(torch.isfinite(norm) & torch.isfinite(total))
-        if applied:
-            self._apply(norm, rate)
+        with self.measure("backward"):
+            self.optimizer.zero_grad(set_to_none=True)
+            total.backward()
+        with self.measure("optimiser"):
+            grads = [p.grad for p in self.parameters if p.grad is not None]
+            norm = torch.nn.utils.get_total_norm(grads)
+            applied = bool(torch.isfinite(norm) & torch.isfinite(total))
+            if applied:
+                self._apply(norm, rate)
         self._count(applied)
         steps = batch.action.numel()
         values = torch.stack([loss.detach() for loss in losses.values()]).tolist()
