@@ -19,6 +19,7 @@ VERBS = {
     "video": "watch the trained agent play",
     "export": "the trained agent as files that need no run directory",
     "check": "is this environment fit for training, and if not, what to change",
+    "bench": "how fast training is here, next to what this machine could do at best",
     "list": "methods, suites, tasks, protocols, presets, runtimes, torsos",
     "doctor": "what is installed, what is missing, and how to get it",
 }

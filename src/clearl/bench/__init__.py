@@ -1,0 +1,1 @@
+"""How fast training is, next to what this machine could do at best."""

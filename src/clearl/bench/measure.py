@@ -1,0 +1,96 @@
+"""One workload, measured: the stages and the whole in turns, so that what else the machine does hits all alike."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from clearl.bench.endtoend import Trained, train
+from clearl.bench.stages import STAGES, Reading, Stage, ideal_rate
+from clearl.bench.workloads import cores, workload
+from clearl.config import RunConfig
+from clearl.records.run_dir import describe_machine, describe_versions
+
+_STAGE_SHARE = 0.2
+"""Seconds of each stage for one of the whole: alone, a stage settles sooner."""
+_FIRST_GUESS = 0.7
+_SETTINGS = ("suite", "tasks", "torso", "lstm", "slots", "unroll_steps", "batch_unrolls", "optimizer",
+             "eval_every_frames", "eval_episodes", "replay_fraction", "workers", "learner_threads")  # fmt: skip
+
+
+def measure(
+    name: str, *, repeats: int, seconds: float, say: Callable[[str], None], config: RunConfig | None = None
+) -> dict[str, Any]:
+    """All figures of a workload, as JSON types."""
+    config = config or workload(name)
+    readings: dict[str, list[Reading]] = {stage: [] for stage in STAGES}
+    runs: list[Trained] = []
+    ideals: list[float] = []
+    with ExitStack() as stack:
+        stages = [stack.enter_context(Stage(stage, config)) for stage in STAGES]
+        for stage in stages:
+            stage.wait_until_ready()
+        for repeat in range(repeats):
+            for stage in stages:
+                readings[stage.name].append(stage.measure(max(0.2, _STAGE_SHARE * seconds)))
+            ideals.append(ideal_rate([readings[stage][-1].frames_per_s for stage in STAGES]))
+            guess = runs[-1].frames_per_s if runs else _FIRST_GUESS * ideals[-1]
+            runs.append(train(config, seconds, guess))
+            share = runs[-1].frames_per_s / ideals[-1]
+            say(f"{name} {repeat + 1}/{repeats}: {runs[-1].frames_per_s:,.0f} frames/s, {share:.2f} of the ideal")
+    return _result(name, config, readings, runs, ideals)
+
+
+def _result(
+    name: str, config: RunConfig, readings: Mapping[str, list[Reading]], runs: list[Trained], ideals: list[float]
+) -> dict[str, Any]:
+    ratios = [run.frames_per_s / ideal for run, ideal in zip(runs, ideals, strict=True)]
+    return {
+        "v": 1,
+        "workload": name,
+        "achieved_over_ideal": statistics.median(ratios),
+        "repeats": len(runs),
+        "frames_per_s": {
+            **{stage: spread(reading.frames_per_s for reading in readings[stage]) for stage in STAGES},
+            "ideal": spread(ideals),
+            "achieved": spread(run.frames_per_s for run in runs),
+        },
+        "achieved_over_ideal_spread": spread(ratios),
+        "breakdown": {
+            **breakdown(run.seconds for run in runs),
+            "learner alone": shares(_sum(reading.split for reading in readings["learner"])),
+        },
+        "settings": {key: getattr(config, key) for key in _SETTINGS},
+        "cores": cores(),
+        "machine": describe_machine(),
+        "versions": describe_versions("clearl", "torch", "numpy", "ale-py", "minatar", "vizdoom"),
+    }
+
+
+def spread(values: Iterable[float]) -> dict[str, Any]:
+    """Median, least, most, and every value."""
+    listed = list(values)
+    return {"median": statistics.median(listed), "min": min(listed), "max": max(listed), "values": listed}
+
+
+def breakdown(runs: Iterable[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
+    """For each process, the share of its measured time that each activity took, over all runs."""
+    listed = list(runs)
+    processes = dict.fromkeys(process for run in listed for process in run)
+    return {process: shares(_sum(run.get(process, {}) for run in listed)) for process in processes}
+
+
+def shares(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Each part of the whole, the largest first."""
+    total = sum(seconds.values()) or 1.0
+    return {name: spent / total for name, spent in sorted(seconds.items(), key=lambda item: -item[1])}
+
+
+def _sum(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for part in parts:
+        for name, spent in part.items():
+            total[name] = total.get(name, 0.0) + spent
+    return total

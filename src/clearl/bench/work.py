@@ -1,0 +1,182 @@
+"""The program of a process that does one stage of training and nothing else, again and again, while it is asked to.
+
+It is told on stdin what to do (one JSON line), says that it is ready, and answers each number of seconds on stdin with
+how much it did in them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from clearl.config import RunConfig, from_yaml
+from clearl.intake import make_batch
+from clearl.learner import Learner
+from clearl.methods import make_method
+from clearl.nets.network import StepInput, build_network
+from clearl.preprocess import stack_frames
+from clearl.runtimes.timing import Stopwatch
+from clearl.seeding import generator
+from clearl.suites import make_suite
+from clearl.types import Batch, EnvSpec, Rows, UnrollLayout
+
+_WARM_UP = 3
+_MATMUL_SIZE = 1536
+
+
+@dataclass(frozen=True)
+class Work:
+    """One piece of it, which says how many frames (or operations) it was."""
+
+    once: Callable[[], int]
+    flops_per_frame: float = 0.0
+    watch: Stopwatch | None = None
+
+
+def environment(config: RunConfig, processes: int) -> Work:
+    """Step this process's share of the slots with random actions, one unroll of each task in turn."""
+    suite = make_suite(config.suite, config.tasks, config)
+    count, rng = max(1, config.slots // processes), generator(config.seed, "bench")
+    played = []
+    for task in suite.tasks:
+        envs = suite.make(task, num_envs=count, seed=config.seed)
+        envs.reset()
+        played.append((envs, rng.choice(np.flatnonzero(suite.mask(task)), (config.unroll_steps, count))))
+
+    def once() -> int:
+        for envs, actions in played:
+            for step_actions in actions:
+                envs.step(step_actions)
+        return len(played) * config.unroll_steps * count * suite.spec.frames_per_step
+
+    return Work(once)
+
+
+def inference(config: RunConfig, processes: int) -> Work:
+    """The network's answer to one observation of each of this process's slots."""
+    torch.set_num_threads(1)
+    spec = make_suite(config.suite, config.tasks, config).spec
+    network = _network(config, spec)
+    count = max(1, config.slots // processes)
+    rows = noise(UnrollLayout(spec, spec.stack, network.core_size), count)
+    window = slice(0, spec.stack)
+    observation = stack_frames(rows["frames"][:, window], rows["first"][:, window], spec.stack)[:, 0]
+    inputs = StepInput(
+        torch.from_numpy(np.ascontiguousarray(observation)), torch.zeros(count, dtype=torch.int64), torch.zeros(count),
+        torch.zeros(count, dtype=torch.bool),
+    )  # fmt: skip
+    state = torch.zeros(count, network.core_size)
+
+    @torch.inference_mode()
+    def once() -> int:
+        for _ in range(config.unroll_steps):
+            network.act(inputs, state)
+        return config.unroll_steps * count * spec.frames_per_step
+
+    return Work(once)
+
+
+def learner(config: RunConfig, processes: int) -> Work:
+    """One optimiser step on a batch of noise, half of it replay, with all cores as threads."""
+    torch.set_num_threads(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    spec = make_suite(config.suite, config.tasks, config).spec
+    network = _network(config, spec)
+    layout = UnrollLayout(spec, config.unroll_steps, network.core_size)
+    frames = config.batch_unrolls * layout.frames
+    trained = Learner(
+        network=network, method=make_method(config), config=config, batch_frames=frames, total_frames=None
+    )
+    batch = noise_batch(layout, config)
+    watch = Stopwatch()
+    trained.measure = watch
+
+    def once() -> int:
+        trained.update(batch, None)
+        return frames
+
+    return Work(once, _flops(once) / frames, watch)
+
+
+def matmul(config: RunConfig, processes: int) -> Work:
+    """Matrix products of a size that no cache holds: the peak that a learner could reach. Counts operations."""
+    torch.set_num_threads(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    left, right = torch.rand(_MATMUL_SIZE, _MATMUL_SIZE), torch.rand(_MATMUL_SIZE, _MATMUL_SIZE)
+    result = torch.empty(_MATMUL_SIZE, _MATMUL_SIZE)
+
+    def once() -> int:
+        torch.mm(left, right, out=result)
+        return 2 * _MATMUL_SIZE**3
+
+    return Work(once)
+
+
+STAGES = {"environment": environment, "inference": inference, "learner": learner, "matmul": matmul}
+
+
+def noise(layout: UnrollLayout, count: int) -> Rows:
+    """Unrolls of noise in the shapes of experience."""
+    rng, rows = generator(0, "noise"), layout.empty(count)
+    high = {"bool": 2, "uint8": 256}.get(layout.spec.frame_dtype)
+    frames = rng.random(rows["frames"].shape) if high is None else rng.integers(0, high, rows["frames"].shape)
+    rows["frames"][:] = frames
+    rows["first"][:] = rng.random(rows["first"].shape) < 0.02
+    rows["action"][:] = rng.integers(0, layout.spec.num_actions, rows["action"].shape)
+    for name in ("reward", "logits", "value"):
+        rows[name][:] = rng.standard_normal(rows[name].shape)
+    rows["valid"][:] = rows["mask"][:] = True
+    return rows
+
+
+def noise_batch(layout: UnrollLayout, config: RunConfig) -> Batch:
+    """A batch of noise, half of it replay."""
+    is_replay = np.arange(config.batch_unrolls) % 2 == 0
+    rows = noise(layout, config.batch_unrolls)
+    return make_batch(rows, is_replay, layout, config.discount, config.reward_clip)
+
+
+def _network(config: RunConfig, spec: EnvSpec):
+    return build_network(spec, torso=config.torso, lstm=config.lstm, lstm_size=config.lstm_size, seed=config.seed)
+
+
+def _flops(once: Callable[[], int]) -> int:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        once()
+    return counter.get_total_flops()
+
+
+def main() -> None:
+    """Serve the parent until it closes stdin."""
+    # Environments print what they like: the answers go through a channel of their own.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    task = json.loads(sys.stdin.readline())
+    work = STAGES[task["stage"]](from_yaml(task["config"]), task["processes"])
+    for _ in range(_WARM_UP):
+        work.once()
+    answers.write(json.dumps({"flops_per_frame": work.flops_per_frame}) + "\n")
+    for line in sys.stdin:
+        answers.write(json.dumps(_answer(work, float(line))) + "\n")
+
+
+def _answer(work: Work, seconds: float) -> dict[str, object]:
+    if work.watch is not None:
+        work.watch.take()
+    done, started, cpu = 0, time.perf_counter(), time.process_time()
+    while time.perf_counter() - started < seconds:
+        done += work.once()
+    spent = time.perf_counter() - started
+    split = {} if work.watch is None else work.watch.take()
+    return {"frames": done, "seconds": spent, "cpu_seconds": time.process_time() - cpu, "split": split}
+
+
+if __name__ == "__main__":
+    main()

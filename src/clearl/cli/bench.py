@@ -1,0 +1,52 @@
+"""`clearl bench`: how fast training is here, next to what this machine could do at best."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from clearl.bench.workloads import WORKLOADS, workload
+from clearl.cli.arguments import POSITIONAL, parse
+from clearl.config import Between
+
+ABOUT = """Measure environments, inference and the learner alone on all cores, then a real run with replay and
+evaluation, and print what the run achieves of the ideal, 1 / (sum of 1 / rate). Leave the machine alone meanwhile."""
+
+
+@dataclass(frozen=True)
+class BenchArgs:
+    """What `clearl bench` takes."""
+
+    workload: Annotated[str, POSITIONAL, f"{', '.join(WORKLOADS)}, or all"]
+    json: Annotated[str | None, "write all figures to this file, too"] = None
+    repeats: Annotated[int, Between(3, 1000), "measurements of each figure, in turns"] = 3
+    seconds: Annotated[float, Between(1, 86_400), "length of a measured run; a stage takes a fifth"] = 20.0
+
+
+def main(argv: list[str]) -> int:
+    """Run the verb; the exit code."""
+    args = parse(BenchArgs, argv, verb="bench", about=ABOUT)
+    names = list(WORKLOADS) if args.workload == "all" else [args.workload]
+    for name in names:
+        workload(name)
+
+    from clearl.bench.measure import measure
+    from clearl.bench.table import as_table
+
+    results = []
+    for name in names:
+        results.append(measure(name, repeats=args.repeats, seconds=args.seconds, say=_say))
+        print(f"\n{as_table(results[-1])}\n", flush=True)
+    if args.json:
+        file = Path(args.json)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        content = {"v": 1, "workloads": results} if args.workload == "all" else results[0]
+        file.write_text(json.dumps(content, indent=2) + "\n")
+    return 0
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
