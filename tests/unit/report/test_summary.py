@@ -33,11 +33,11 @@ def test_the_summary_has_the_fixed_form(make_run):
 def test_normalised_scores_are_shares_of_simultaneous_training(make_run):
     for seed in range(3):
         make_run("simultaneous", seed, protocol="simultaneous", returns=lambda task, share: {"a": 4.0, "b": 40.0}[task])
-        make_run("clear", seed, returns=lambda task, share: {"a": 3.0, "b": 30.0}[task])
+        make_run("clear", seed, returns=lambda task, share: {"a": 6.0, "b": 60.0}[task])
     summary = _summary(make_run)
     assert summary.reference == "simultaneous"
     iqm = summary.arms["clear"].iqm
-    assert iqm is not None and iqm.value == pytest.approx(0.75)
+    assert iqm is not None and iqm.value == pytest.approx(1.5)
 
 
 def test_forward_transfer_needs_the_separate_runs(make_run):
