@@ -1,0 +1,216 @@
+"""`make bench-check`: every figure of the speed targets, measured here and now, next to the least it must reach.
+
+    python -m benchmarks.check [--only NAME,NAME] [--repeats 3] [--seconds 20] [--json FILE]
+
+Ratios are taken within one run, the two sides by turns; the median over the repeats counts, with the tolerance of the
+table below, which is what the median still wanders on a machine that others use. The exit code is 1 if one fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.replay import ATARI, GAMES, play
+
+from clearl.bench.endtoend import train
+from clearl.bench.measure import measure
+from clearl.bench.stages import Stage
+from clearl.bench.workloads import workload
+from clearl.config import RunConfig, to_yaml
+from clearl.records.schema import METRICS_FILE
+from clearl.replay.codec import Codec
+from clearl.replay.framing import HEADER_NBYTES
+
+_START_UP_LIMIT_S = 120.0
+# The first and the last evaluation always take place: of one step of one episode, they cost nothing.
+_NO_EVALUATION = {"eval_every_frames": 10**12, "eval_episodes": 1, "eval_max_steps": 1}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How long to measure."""
+
+    repeats: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A figure, the bound that it must keep, and by which share of it a median may miss it."""
+
+    about: str
+    bound: float
+    tolerance: float
+    measure: Callable[[Options], list[float]]
+    at_least: bool = True
+
+    def holds(self, value: float) -> bool:
+        """Whether the value keeps the bound, within the tolerance."""
+        slack = self.tolerance * self.bound
+        return value >= self.bound - slack if self.at_least else value <= self.bound + slack
+
+
+def achieved_over_ideal(name: str) -> Callable[[Options], list[float]]:
+    """`clearl bench`'s own ratio."""
+
+    def values(options: Options) -> list[float]:
+        result = measure(name, repeats=options.repeats, seconds=options.seconds, say=_say)
+        return result["achieved_over_ideal_spread"]["values"]
+
+    return values
+
+
+def rate_ratio(changes: Mapping[str, object], other_changes: Mapping[str, object]) -> Callable[[Options], list[float]]:
+    """The rate of MinAtar training with some settings over that with others, one after the other."""
+
+    def values(options: Options) -> list[float]:
+        config, other = workload("minatar", **changes), workload("minatar", **other_changes)
+        guess, ratios = 5_000.0, []
+        for repeat in range(options.repeats):
+            pair = [config, other] if repeat % 2 == 0 else [other, config]
+            rates = [train(each, options.seconds, guess).frames_per_s for each in pair]
+            guess = statistics.mean(rates)
+            ratios.append(rates[0] / rates[1] if repeat % 2 == 0 else rates[1] / rates[0])
+        return ratios
+
+    return values
+
+
+def share_of_peak(name: str, **changes: object) -> Callable[[Options], list[float]]:
+    """The learner's operations over those of matrix products, for each second of a core that either was given."""
+
+    def values(options: Options) -> list[float]:
+        config = workload(name, **changes)
+        shares = []
+        with Stage("learner", config) as learner, Stage("matmul", config) as peak:
+            learner.wait_until_ready()
+            peak.wait_until_ready()
+            for _ in range(options.repeats):
+                most = peak.measure(options.seconds / 10).frames_per_cpu_s
+                done = learner.measure(options.seconds / 4).frames_per_cpu_s * learner.flops_per_frame
+                shares.append(done / most)
+        return shares
+
+    return values
+
+
+def bytes_per_frame(options: Options) -> list[float]:
+    """Bytes of replay for each step that can be trained on, logits and all, the mean over the six games."""
+    codec, means = Codec(ATARI), []
+    for game in GAMES:
+        sizes = [len(codec.encode(row)) + HEADER_NBYTES for row in play(game, 60)]
+        means.append(statistics.mean(sizes) / ATARI.unroll_steps)
+    return [statistics.mean(means)]
+
+
+def start_up(name: str) -> Callable[[Options], list[float]]:
+    """Seconds from the start of `clearl run` to its first update; the first of the runs only warms the caches."""
+    return lambda options: [
+        _first_update_s(workload(name, record_every_updates=1)) for _ in range(options.repeats + 1)
+    ][1:]
+
+
+def help_time(options: Options) -> list[float]:
+    """Seconds of `clearl --help`."""
+    return [_seconds([sys.executable, "-m", "clearl", "--help"]) for _ in range(options.repeats + 1)][1:]
+
+
+GUARDS: dict[str, Guard] = {
+    "atari": Guard("achieved / ideal, atari", 0.80, 0.05, achieved_over_ideal("atari")),
+    "atari-lstm": Guard("achieved / ideal, atari-lstm", 0.80, 0.05, achieved_over_ideal("atari-lstm")),
+    "minatar": Guard("achieved / ideal, minatar", 0.70, 0.05, achieved_over_ideal("minatar")),
+    "replay": Guard("CLEAR's rate / baseline's", 0.95, 0.03, rate_ratio({}, {"method": "baseline"})),
+    "evaluation": Guard("with evaluation / without", 0.90, 0.03, rate_ratio({}, _NO_EVALUATION)),
+    "peak-shallow": Guard("learner, share of matmul peak, shallow net", 0.40, 0.10, share_of_peak("atari")),
+    "peak-minatar": Guard(
+        "learner, share of matmul peak, MinAtar net at B = 128", 0.30, 0.10,
+        share_of_peak("minatar", slots=128, batch_unrolls=128),
+    ),
+    "bytes": Guard("bytes of replay per Atari frame", 350.0, 0.0, bytes_per_frame, at_least=False),
+    "start-minatar": Guard("start to first update, minatar, s", 8.0, 0.10, start_up("minatar"), at_least=False),
+    "start-atari": Guard("start to first update, atari, s", 8.0, 0.10, start_up("atari"), at_least=False),
+    "help": Guard("clearl --help, s", 0.5, 0.10, help_time, at_least=False),
+}  # fmt: skip
+
+
+def main() -> None:
+    """Measure, print, judge."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(GUARDS), help=f"some of: {', '.join(GUARDS)}")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.only.split(",") if name not in GUARDS]
+    if unknown:
+        parser.error(f"no such figure: {', '.join(unknown)}")
+    options, rows = Options(arguments.repeats, arguments.seconds), []
+    for name in arguments.only.split(","):
+        rows.append(judge(name, GUARDS[name], options))
+        print(as_line(rows[-1]), flush=True)
+    if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(json.dumps({"v": 1, **asdict(options), "figures": rows}, indent=2) + "\n")
+    failed = [row["name"] for row in rows if not row["holds"]]
+    sys.exit(f"missed: {', '.join(failed)}" if failed else 0)
+
+
+def judge(name: str, guard: Guard, options: Options) -> dict:
+    """One figure, measured, as JSON types."""
+    values = guard.measure(options)
+    value = statistics.median(values)
+    facts = {"name": name, "about": guard.about, "bound": guard.bound, "at_least": guard.at_least}
+    return {**facts, "tolerance": guard.tolerance, "value": value, "values": values, "holds": guard.holds(value)}
+
+
+def as_line(row: dict) -> str:
+    """A figure as one line of the table."""
+    sign, verdict = ">=" if row["at_least"] else "<=", "ok" if row["holds"] else "MISSED"
+    spread = f"({min(row['values']):.3g} .. {max(row['values']):.3g})"
+    return f"{verdict:<7}{row['about']:<56}{row['value']:>8.3g} {sign} {row['bound']:<6g} {spread}"
+
+
+def _first_update_s(config: RunConfig) -> float:
+    with tempfile.TemporaryDirectory(prefix="clearl-bench-") as directory:
+        file, out = Path(directory) / "config.yaml", Path(directory) / "run"
+        file.write_text(to_yaml(config))
+        command = [sys.executable, "-m", "clearl", "run", "--config", str(file), "--out", str(out), "--quiet"]
+        started = time.monotonic()
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        try:
+            while b'"kind":"train"' not in _read(out / METRICS_FILE):
+                spent = time.monotonic() - started
+                if child.poll() is not None or spent > _START_UP_LIMIT_S:
+                    sys.exit(f"the run has not learnt after {spent:.0f} s")
+                time.sleep(0.01)
+            return time.monotonic() - started
+        finally:
+            child.terminate()
+            child.wait()
+
+
+def _read(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""
+
+
+def _seconds(command: list[str]) -> float:
+    started = time.monotonic()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return time.monotonic() - started
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
