@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from clearl.intake import Intake, Pairs
 from clearl.replay.mixing import Mixer
-from clearl.runtimes.local import next_to_read
+from clearl.runtimes.distributed import next_to_read
 from clearl.runtimes.remote import RemoteWorker
 from clearl.tasks.cursor import Grant, PlanCursor
 from clearl.tasks.plan import Plan, single

@@ -1,42 +1,27 @@
-"""The default runtime: the learner in this process, workers and the evaluator in others, weights in shared memory."""
+"""The default runtime: workers and the evaluator in processes of this machine, pairs and weights in shared memory."""
 
 from __future__ import annotations
 
-import os
 import selectors
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
-import numpy as np
-import torch
-
-from clearl.intake import Intake
-from clearl.nets.weights import FlatWeights
-from clearl.records.schema import summary_row
 from clearl.runtimes.allocator import keep_freed_memory
+from clearl.runtimes.distributed import cores, run_at
 from clearl.runtimes.job import Job
-from clearl.runtimes.process import Spares
-from clearl.runtimes.progress import Progress
-from clearl.runtimes.remote import RemoteEvaluator, RemoteWorker
-from clearl.runtimes.shared import SharedBlock, WeightBoard
-from clearl.runtimes.supervisor import Surroundings
-from clearl.runtimes.timing import Stopwatch
-
-_GLANCE_S = 0.1
-_STOP_S = 5.0
-_CLOSE_S = 2.0
+from clearl.runtimes.process import ChildProcess, Spares
+from clearl.runtimes.shared import PairBlock, SharedBlock, WeightBoard
+from clearl.runtimes.site import Wake
+from clearl.types import UnrollLayout
 
 
 def run_local(job: Job) -> None:
     """Train with worker processes; children never outlive this call."""
     keep_freed_memory()
-    with _learner_threads(job.config.learner_threads or default_threads(_cores())):
-        run = _LocalRun(job)
-        try:
-            run.loop()
-        finally:
-            run.close()
+    site = _ThisMachine(job)
+    try:
+        run_at(site, job)
+    finally:
+        site.close()
 
 
 def default_workers(cores: int, slots: int) -> int:
@@ -44,215 +29,37 @@ def default_workers(cores: int, slots: int) -> int:
     return min(slots, max(1, cores))
 
 
-def default_threads(cores: int) -> int:
-    """The learner's torch threads: the workers need the rest."""
-    return max(1, cores // 4)
+class _ThisMachine:
+    """See `clearl.runtimes.site.Site`."""
 
+    keeps_later = True
 
-class _LocalRun:
     def __init__(self, job: Job) -> None:
-        self.job, self.progress, self.watch = job, Progress(job), Stopwatch()
-        saved = job.checkpoints.newest()
-        sequences: Sequence[int] = [0] * job.config.slots
-        if saved is None:
-            job.recorder.begin(job.plan)
-        else:
-            sequences = [int(sequence) for sequence in self.progress.restore(saved)["shards"]]
-        self.flat = FlatWeights(job.learner.network)
-        self.board = self._make_board()
-        self._show_weights(self.board)
-        self.selector = selectors.DefaultSelector()
-        self.spares = Spares([job.parts_entry.partition(":")[0], "clearl.runtimes.evaluator_main"])
-        around = Surroundings(self.selector, self.spares, job.config.worker_timeout_s, self._fault, self._restarted)
-        count = job.config.workers or default_workers(_cores(), job.config.slots)
-        self.workers = [
-            RemoteWorker(i, slots, [sequences[s] for s in slots], job, self.board, around, keeps_later=True)
-            for i, slots in enumerate(map(np.ndarray.tolist, np.array_split(np.arange(job.config.slots), count)))
-        ]
-        self.evaluator = RemoteEvaluator(job, self._make_board(), around)
-        self.grants, self.glanced_at = 0, 0.0
+        self.workers = job.config.workers or default_workers(cores(), job.config.slots)
+        self.evaluators: Sequence[tuple[str, ...]] = [job.plan.evaluate]
+        self._selector = selectors.DefaultSelector()
+        self._spares = Spares([job.parts_entry.partition(":")[0], "clearl.runtimes.evaluator_main"])
 
-    def loop(self) -> None:
-        while not self.progress.finished:
-            if self.job.stop:
-                return self._stop()
-            if self._through():
-                return self._finish()
-            if self.progress.checkpoint_due and self._settle():
-                self._save()
-            self._grant_all()
-            self._evaluate_if_due()
-            if not self._learn():
-                self._hear(_GLANCE_S)
+    def take(self, wake: Wake) -> ChildProcess:
+        child = self._spares.take()
+        self._selector.register(child.channel, selectors.EVENT_READ, wake)
+        return child
+
+    def prepare(self) -> None:
+        self._spares.prepare()
+
+    def let_go(self, child: ChildProcess) -> None:
+        self._selector.unregister(child.channel)
+
+    def listen(self, wait_s: float) -> list[Callable[[], None]]:
+        return [key.data for key, _ in self._selector.select(wait_s)]
+
+    def pairs(self, layout: UnrollLayout, slots: int) -> PairBlock:
+        return PairBlock(SharedBlock.create(PairBlock.nbytes(layout, slots)), layout, slots)
+
+    def board(self, size: int) -> WeightBoard:
+        return WeightBoard(SharedBlock.create(WeightBoard.nbytes(size)), size)
 
     def close(self) -> None:
-        """End all children: in good order where they wait for work, at once where they do not."""
-        processes = [child.process for child in (*self.workers, self.evaluator)]
-        closing = [process.ask_to_close() for process in processes]
-        deadline = time.monotonic() + _CLOSE_S
-        for process, asked in zip(processes, closing, strict=True):
-            process.end(max(0.0, deadline - time.monotonic()) if asked else 0.0)
-        for child in (*self.workers, self.evaluator):
-            child.close()
-        self.spares.close()
-        self.board.block.close()
-        self.selector.close()
-
-    # Acting and learning.
-
-    def _grant_all(self) -> None:
-        for worker in self.workers:
-            self._grant(worker)
-
-    def _grant(self, worker: RemoteWorker) -> None:
-        if worker.grant is None:
-            grant = self.job.cursor.grant(worker.round_frames)
-            if grant is not None:
-                self.grants += 1
-                worker.give(grant, self.grants)
-
-    def _learn(self, *, grant: bool = True) -> bool:
-        """Read the pairs of one worker and learn from the batches they fill; False where there is none to read."""
-        self._hear(0.0)
-        worker = next_to_read(self.workers, self.job.intake)
-        if worker is None:
-            return False
-        with self.watch("reading"):
-            assert worker.grant is not None and worker.report is not None
-            tasks, replay = worker.grant.tasks, self._replay_counters()
-            batches = list(self.job.intake.take(worker.pairs()))
-            self.job.cursor.count_episodes(worker.grant.segment, worker.report.episodes)
-            worker.acknowledge()
-        if grant:
-            self._grant(worker)  # before the update, so that both go on at the same time
-        for batch, mean_version in batches:
-            with self.watch("learner"):
-                self.progress.update(batch, mean_version, tasks, replay)
-            with self.watch("weights"):
-                self._show_weights(self.board)
-        return True
-
-    def _replay_counters(self) -> dict[str, int]:
-        names = ("held", "bytes", "quarantined")
-        return {name: sum(worker.replay.get(name, 0) for worker in self.workers) for name in names}
-
-    def _make_board(self) -> WeightBoard:
-        return WeightBoard(SharedBlock.create(WeightBoard.nbytes(self.flat.size)), self.flat.size)
-
-    def _show_weights(self, board: WeightBoard) -> None:
-        self.flat.write_to(board.next_place())
-        board.show(self.job.learner.updates, self.job.learner.frames)
-
-    # Children.
-
-    def _hear(self, wait_s: float) -> None:
-        """Take in what children said; now and then look after those that say nothing."""
-        with self.watch("waiting"):
-            events = self.selector.select(wait_s)
-        for key, _ in events:
-            key.data()
-        now = time.monotonic()
-        if now - self.glanced_at >= _GLANCE_S:
-            self.glanced_at = now
-            for child in (*self.workers, self.evaluator):
-                child.poll()
-
-    def _fault(self, name: str, problem: str) -> None:
-        self.job.recorder.fault(self.job.learner, name, problem)
-
-    def _restarted(self, name: str, after_s: float) -> None:
-        self.job.recorder.restarted(self.job.learner, name, after_s)
-
-    # Evaluation.
-
-    def _evaluate_if_due(self) -> None:
-        """Training goes on meanwhile; an evaluator that lags skips to the newest weights."""
-        if self._record_evaluation() and self.progress.evaluation_due:
-            self._start_evaluation()
-
-    def _start_evaluation(self) -> None:
-        self._show_weights(self.evaluator.board)
-        self.evaluator.evaluate()
-
-    def _record_evaluation(self) -> bool:
-        """Write down an evaluation that has come to its end; whether the evaluator is free."""
-        done = self.evaluator.take()
-        if done is not None:
-            for evaluation in done.evaluations:
-                self.job.recorder.evaluated(evaluation, frames=done.frames, updates=done.updates)
-            self.progress.evaluated(done.frames)
-        return not self.evaluator.busy
-
-    # Checkpoints and the end.
-
-    def _through(self) -> bool:
-        return self.job.cursor.finished and all(worker.grant is None for worker in self.workers)
-
-    def _settle(self, deadline: float = float("inf")) -> bool:
-        """Read all that was granted and make the shards safe; False where a stop or the deadline comes first."""
-        patient = deadline == float("inf")
-        while any(worker.grant is not None for worker in self.workers):
-            if time.monotonic() > deadline or (patient and self.job.stop):
-                return False
-            if not self._learn(grant=False):
-                self._hear(_GLANCE_S)
-        for worker in self.workers:
-            worker.sync()
-        while not all(worker.synced for worker in self.workers):
-            if time.monotonic() > deadline or (patient and self.job.stop):
-                return False
-            self._hear(_GLANCE_S)
-        return True
-
-    def _save(self) -> None:
-        sequences = [sequence for worker in self.workers for sequence in worker.sequences]
-        self.progress.save(shards=sequences, actor=None)
-
-    def _stop(self) -> None:
-        """Finish what is under way, within seconds; what is not back by then was never granted."""
-        if not self._settle(time.monotonic() + _STOP_S):
-            for worker in self.workers:
-                if worker.grant is not None:
-                    worker.process.end()
-                    self.job.cursor.take_back(worker.round_frames)
-        self._save()
-
-    def _finish(self) -> None:
-        """The plan is through: evaluate the final weights, unless that has been done."""
-        while not self.job.stop and self.progress.evaluated_frames != self.job.learner.frames:
-            if self._record_evaluation() and self.progress.evaluated_frames != self.job.learner.frames:
-                self._start_evaluation()
-            self._hear(_GLANCE_S)
-        self.progress.finished = not self.job.stop
-        self._settle(time.monotonic() + _STOP_S)
-        self.job.recorder.emit(summary_row({"seconds": self._seconds()}))
-        self._save()
-
-    def _seconds(self) -> dict[str, dict[str, float]]:
-        """Where the time of each process went."""
-        children = {child.process.name: dict(child.seconds) for child in (*self.workers, self.evaluator)}
-        return {"learner": dict(self.watch.seconds), **children}
-
-
-def next_to_read(workers: Sequence[RemoteWorker], intake: Intake) -> RemoteWorker | None:
-    """Whose pairs are read next: of the oldest segment under way, in the order of the grants, none twice in a batch."""
-    segment = min((worker.grant.segment for worker in workers if worker.grant is not None), default=None)
-    for worker in sorted(workers, key=lambda worker: worker.turn):
-        current = worker.grant is not None and worker.grant.segment == segment
-        if current and worker.report is not None and intake.accepts(worker.pairs()):
-            return worker
-    return None
-
-
-@contextmanager
-def _learner_threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self._spares.close()
+        self._selector.close()

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from clearl.runtimes.allocator import ENVIRONMENT
 from clearl.runtimes.channel import Channel, ChannelClosed
 from clearl.runtimes.messages import Message, Setup, pack, unpack
-from clearl.runtimes.shared import SharedBlock
+from clearl.runtimes.shared import PairBlock, WeightBoard
 
 _KEPT_OUTPUT_BYTES = 1 << 14
 _GLANCE_S = 0.005
@@ -43,10 +43,10 @@ class ChildProcess:
             os.close(write_end)
             theirs.close()
 
-    def begin(self, setup: Setup, blocks: Sequence[SharedBlock]) -> None:
+    def begin(self, setup: Setup, shared: Sequence[PairBlock | WeightBoard]) -> None:
         """Tell the child what to be, and give it its shared memory."""
         with contextlib.suppress(ChannelClosed):  # whoever polls finds out
-            self.channel.send_descriptors([block.descriptor for block in blocks])
+            self.channel.send_descriptors([part.block.descriptor for part in shared])
             self.send(setup)
 
     @property
@@ -86,6 +86,12 @@ class ChildProcess:
         self._close_output()
         self.channel.close()
         return code if by_itself else None
+
+    def cause_of_death(self, code: int | None) -> tuple[str, bool]:
+        """Why it has gone, in words, and whether it brought that about itself."""
+        # Whoever sends SIGKILL or SIGTERM, be it the kernel short of memory, is not part of the run.
+        is_fault = code not in (-signal.SIGKILL, -signal.SIGTERM)
+        return "closed its connection and was killed" if code is None else exit_in_words(code), is_fault
 
     def output(self) -> str:
         """The last of what the child printed."""

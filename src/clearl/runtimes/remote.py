@@ -11,24 +11,23 @@ from clearl.evaluator import Evaluation
 from clearl.intake import Pairs
 from clearl.runtimes.job import Job
 from clearl.runtimes.messages import Evaluate, Evaluated, Produce, Produced, Ready, Setup, Sync, Synced
-from clearl.runtimes.process import ChildProcess
-from clearl.runtimes.shared import PairBlock, SharedBlock, WeightBoard
+from clearl.runtimes.site import Board, Child
 from clearl.runtimes.supervisor import Supervisor, Surroundings
 from clearl.runtimes.timing import add_seconds
 from clearl.tasks.cursor import Grant
 
 
 class RemoteWorker:
-    """One worker process and its block of shared memory.
+    """One worker process and the place where its pairs can be read.
 
     It holds at most one grant, from the moment it is given until its pairs have been read. If the process dies in
     between, the next one is given the same grant, so that no frame is lost or counted twice; pairs that were reported
-    stay in the block and can be read all the same.
+    stay where they are and can be read all the same.
     """
 
     def __init__(
-        self, index: int, slots: Sequence[int], sequences: Sequence[int], job: Job, board: WeightBoard,
-        around: Surroundings, *, keeps_later: bool,
+        self, index: int, slots: Sequence[int], sequences: Sequence[int], job: Job, board: Board,
+        around: Surroundings,
     ) -> None:  # fmt: skip
         self.slots, self.sequences, self._job, self._board, self._around = (
             list(slots),
@@ -39,14 +38,14 @@ class RemoteWorker:
         )
         layout = job.parts.layout
         self.round_frames = len(slots) * layout.frames
-        self._block = PairBlock(SharedBlock.create(PairBlock.nbytes(layout, len(slots))), layout, len(slots))
+        self._pairs = around.site.pairs(layout, len(slots))
         self.grant: Grant | None = None
         self.turn = 0
         self.report: Produced | None = None
         self.replay: dict[str, int] = {}
         self.seconds: dict[str, float] = {}
         self.synced = True
-        self._keeps_later = keeps_later
+        self._keeps_later = around.site.keeps_later
         self.process = Supervisor(f"worker-{index}", self._begin_process, self.poll, around)
 
     def poll(self) -> None:
@@ -69,9 +68,9 @@ class RemoteWorker:
         self._send_grant()
 
     def pairs(self) -> Pairs:
-        """What was produced, as views of the shared block."""
+        """What was produced; nothing is copied."""
         assert self.report is not None
-        return Pairs(self.slots, self._block.new, self._block.replay, self._block.has_replay, self.report.version)
+        return Pairs(self.slots, self._pairs.new, self._pairs.replay, self._pairs.has_replay, self.report.version)
 
     def acknowledge(self) -> None:
         """The pairs have been read: they count, whatever happens to the worker."""
@@ -86,14 +85,16 @@ class RemoteWorker:
 
     def close(self) -> None:
         """Let go of everything; the process has ended."""
-        self._block.block.close()
+        self._pairs.close()
 
     def _ready(self, ready: Ready) -> None:
         self.sequences = ready.sequences if self.report is None else self.sequences
         self._keeps_later = False
         if ready.lost:
             self._around.fault(
-                self.process.name, f"{ready.lost} unrolls of replay are lost; --replay-store disk keeps them"
+                self.process.name,
+                f"{ready.lost} unrolls of replay are lost with the RAM or the node they were on; "
+                "--replay-store disk keeps them through the death of a worker",
             )
         if not self.synced:
             self.sync()
@@ -104,13 +105,13 @@ class RemoteWorker:
         if self.process.ready and self.grant is not None:
             self.process.send(Produce(tuple(self.grant.tasks[slot] for slot in self.slots)))
 
-    def _begin_process(self, child: ChildProcess, starts: int) -> None:
+    def _begin_process(self, child: Child, starts: int) -> None:
         sequences = self.sequences if self.report is None else self.report.sequences
         setup = _setup(
             self._job, self.process.name, "clearl.runtimes.worker_main", incarnation=sequences[0] + starts,
             slots=tuple(self.slots), sequences=sequences, keeps_later=self._keeps_later,
         )  # fmt: skip
-        child.begin(setup, [self._block.block, self._board.block])
+        child.begin(setup, [self._pairs, self._board])
 
 
 @dataclass(frozen=True)
@@ -123,14 +124,14 @@ class EvaluatedAll:
 
 
 class RemoteEvaluator:
-    """The evaluator process. It evaluates what stands on its board, one moment at a time."""
+    """An evaluator process. It evaluates what stands on its board, one moment at a time."""
 
-    def __init__(self, job: Job, board: WeightBoard, around: Surroundings) -> None:
-        self._job, self.board = job, board
+    def __init__(self, name: str, tasks: tuple[str, ...], job: Job, board: Board, around: Surroundings) -> None:
+        self._tasks, self._job, self._board = tasks, job, board
         self.busy = False
         self.seconds: dict[str, float] = {}
         self._results: list[Evaluated] = []
-        self.process = Supervisor("evaluator", self._begin_process, self.poll, around)
+        self.process = Supervisor(name, self._begin_process, self.poll, around)
 
     def poll(self) -> None:
         """Hear what the process has to say, and keep it running."""
@@ -141,7 +142,7 @@ class RemoteEvaluator:
             elif isinstance(message, Evaluated):
                 self._results.append(message)
                 add_seconds(self.seconds, message.seconds)
-                if len(self._results) == len(self._job.plan.evaluate):
+                if self.through:
                     self.process.done()
 
     def evaluate(self) -> None:
@@ -151,24 +152,50 @@ class RemoteEvaluator:
         if self.process.ready:
             self.process.send(Evaluate())
 
+    @property
+    def through(self) -> bool:
+        """Whether all tasks of the evaluation that is under way are done."""
+        return len(self._results) == len(self._tasks)
+
+    def take(self) -> list[Evaluated]:
+        """What came out of it."""
+        results, self._results, self.busy = self._results, [], False
+        return results
+
+    def _begin_process(self, child: Child, starts: int) -> None:
+        name, program = self.process.name, "clearl.runtimes.evaluator_main"
+        setup = _setup(self._job, name, program, incarnation=starts, tasks=self._tasks)
+        child.begin(setup, [self._board])
+
+
+class Evaluators:
+    """All evaluators of a run, each with its tasks; together they evaluate one moment at a time."""
+
+    def __init__(self, job: Job, board: Board, around: Surroundings) -> None:
+        groups, self.board = around.site.evaluators, board
+        names = ["evaluator"] if len(groups) == 1 else [f"evaluator-{index}" for index in range(len(groups))]
+        self.members = [
+            RemoteEvaluator(name, tasks, job, board, around) for name, tasks in zip(names, groups, strict=True)
+        ]
+
+    @property
+    def busy(self) -> bool:
+        return any(member.busy for member in self.members)
+
+    def evaluate(self) -> None:
+        """Evaluate the weights that now stand on the board."""
+        for member in self.members:
+            member.evaluate()
+
     def take(self) -> EvaluatedAll | None:
         """The evaluation that is under way, once all tasks are done."""
-        if len(self._results) < len(self._job.plan.evaluate):
+        if not all(member.through for member in self.members):
             return None
-        results, self._results, self.busy = self._results, [], False
+        results = [done for member in self.members for done in member.take()]
         evaluations = [Evaluation(done.task, done.scores, done.steps, done.column) for done in results]
         return EvaluatedAll(evaluations, results[0].frames, results[0].version)
 
-    def close(self) -> None:
-        """Let go of everything; the process has ended."""
-        self.board.block.close()
-
-    def _begin_process(self, child: ChildProcess, starts: int) -> None:
-        name, tasks = self.process.name, self._job.plan.evaluate
-        setup = _setup(self._job, name, "clearl.runtimes.evaluator_main", incarnation=starts, tasks=tasks)
-        child.begin(setup, [self.board.block])
-
 
 def _setup(job: Job, name: str, program: str, **more: Any) -> Setup:
-    config, run_dir = to_yaml(job.config), str(job.run_dir)
+    config, run_dir = to_yaml(job.config), str(job.run_dir.absolute())
     return Setup(name=name, program=program, entry=job.parts_entry, config=config, run_dir=run_dir, **more)

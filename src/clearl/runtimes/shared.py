@@ -52,6 +52,9 @@ class PairBlock:
         self.replay: Rows = layout.views(whole[half : 2 * half], slots)
         self.has_replay = np.frombuffer(whole, np.bool_, slots, 2 * half)
 
+    def close(self) -> None:
+        self.block.close()
+
     @staticmethod
     def nbytes(layout: UnrollLayout, slots: int) -> int:
         return 2 * layout.buffer_nbytes(slots) + slots
@@ -103,6 +106,9 @@ class WeightBoard:
     def version(self) -> int:
         """The version shown now; a glance, good for "has anything changed?"."""
         return int(self._heads[int(self._shown[0]) % 2]["version"][0])
+
+    def close(self) -> None:
+        self.block.close()
 
     def _hidden(self) -> int:
         return (int(self._shown[0]) + 1) % 2

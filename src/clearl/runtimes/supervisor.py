@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import selectors
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,8 +10,8 @@ from typing import NoReturn
 from clearl.errors import ClearlError, ConfigError, CorruptFileError, StorageError, WorkerError
 from clearl.runtimes.channel import BadMessage, ChannelClosed
 from clearl.runtimes.messages import Alive, Close, Failed, Message, Ready
-from clearl.runtimes.process import ChildProcess, Spares, exit_in_words
 from clearl.runtimes.restarts import MOST_FAULTS, WINDOW_S, Restarts
+from clearl.runtimes.site import Child, Site
 
 BUILDING_S = 300.0
 """How long a child may be silent while it starts or builds environments."""
@@ -30,8 +28,7 @@ _BEYOND_REPAIR: dict[str, type[ClearlError]] = {
 class Surroundings:
     """What the children of one run share in the parent."""
 
-    selector: selectors.BaseSelector
-    spares: Spares
+    site: Site
     timeout_s: float
     fault: Callable[[str, str], None]
     """Records (name of the child, what happened)."""
@@ -43,17 +40,17 @@ class Surroundings:
 
 
 class Supervisor:
-    """One child. `begin(child, number of starts before)` tells a new process what to be; `wake` is what the selector
-    calls when there is something to hear."""
+    """One child. `begin(child, number of starts before)` tells a new process what to be; `wake` is what the site
+    gives back when there is something to hear."""
 
     def __init__(
-        self, name: str, begin: Callable[[ChildProcess, int], None], wake: Callable[[], None], around: Surroundings
+        self, name: str, begin: Callable[[Child, int], None], wake: Callable[[], None], around: Surroundings
     ) -> None:
         self.name, self._begin, self._wake, self._around = name, begin, wake, around
         self.wanted = False
         """Whether there is anything to do for it; before that it is not started."""
         self.ready = False
-        self._child: ChildProcess | None = None
+        self._child: Child | None = None
         self._starts = 0
         self._start_at = 0.0
         self._restarts = Restarts()
@@ -118,23 +115,22 @@ class Supervisor:
         """End the child, if there is one; its exit code, None where it had to be killed."""
         if self._child is None:
             return None
-        self._around.selector.unregister(self._child.channel)
+        self._around.site.let_go(self._child)
         child, self._child, self.ready = self._child, None, False
         return child.end(patience_s)
 
     def _launch(self, now: float) -> None:
-        self._child = self._around.spares.take()
+        self._child = self._around.site.take(self._wake)
         self._begin(self._child, self._starts)
         self._starts += 1
         self._working = self._building = True
         self._heard_at = now
-        self._around.selector.register(self._child.channel, selectors.EVENT_READ, self._wake)
 
     def _is_ready(self, now: float) -> None:
         self.ready, self._working = True, False
         if self._lost_at is not None:
             self._around.restarted(self.name, now - self._lost_at)
-            self._around.spares.prepare()
+            self._around.site.prepare()
             self._lost_at = None
 
     def _check_deadline(self, now: float) -> None:
@@ -147,9 +143,7 @@ class Supervisor:
     def _died(self) -> None:
         assert self._child is not None
         child, code = self._child, self.end(_EXIT_S)
-        # Whoever sends SIGKILL or SIGTERM, be it the kernel short of memory, is not part of the run.
-        is_fault = code not in (-signal.SIGKILL, -signal.SIGTERM)
-        words = "closed its connection and was killed" if code is None else exit_in_words(code)
+        words, is_fault = child.cause_of_death(code)
         printed = f"the last it printed:\n{child.output()}" if child.output() else ""
         self._lost(words, is_fault=is_fault, details=printed)
 

@@ -1,10 +1,8 @@
-"""The program of a worker process: act for one unroll when told to, put the pairs into shared memory, say so."""
+"""The program of a worker process: act for one unroll when told to, put the pairs where they are read, say so."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import numpy as np
@@ -12,60 +10,53 @@ import torch
 
 from clearl.nets.network import PolicyNetwork
 from clearl.nets.weights import FlatWeights
-from clearl.registry import load_entry
 from clearl.runtimes.child import Link
-from clearl.runtimes.job import Parts
-from clearl.runtimes.messages import Alive, Close, Produce, Produced, Ready, Setup, Sync, Synced
+from clearl.runtimes.messages import Alive, Message, Produce, Produced, Ready, Setup, Sync, Synced
+from clearl.runtimes.program import Outlet, Places, heartbeat, make_parts, serve
 from clearl.runtimes.shared import PairBlock, SharedBlock, WeightBoard
 from clearl.runtimes.timing import Stopwatch, TimedNetwork, TimedSuite
+from clearl.types import UnrollLayout
 from clearl.worker import Worker
-
-_ALIVE_EVERY_S = 0.5
 
 
 def run(link: Link, setup: Setup, descriptors: Sequence[int]) -> None:
     """Work until told to close."""
-    program = _WorkerProgram(link, setup, descriptors)
-    try:
-        program.loop()
-    finally:
-        program.worker.close()
+    serve(link, PROGRAM(link, setup, SharedPlaces(descriptors)))
 
 
-class _WorkerProgram:
-    def __init__(self, link: Link, setup: Setup, descriptors: Sequence[int]) -> None:
+class WorkerProgram:
+    """See `clearl.runtimes.program.Program`."""
+
+    def __init__(self, outlet: Outlet, setup: Setup, places: Places) -> None:
         torch.set_num_threads(1)
-        self.link, self.watch = link, Stopwatch()
+        self.watch = Stopwatch()
         parts = make_parts(setup)
         network = parts.network()
-        self.weights = WeightReader(network, descriptors[1])
-        pairs = SharedBlock.received(descriptors[0], PairBlock.nbytes(parts.layout, len(setup.slots)))
-        self.pairs = PairBlock(pairs, parts.layout, len(setup.slots))
-        timed = cast(PolicyNetwork, TimedNetwork(network, self.watch, heartbeat(link)))
+        self.weights = places.weights(network)
+        self.pairs = places.pairs(parts.layout, len(setup.slots))
+        timed = cast(PolicyNetwork, TimedNetwork(network, self.watch, heartbeat(outlet)))
         self.worker = parts.worker(setup.slots, timed, incarnation=setup.incarnation)
         actor = self.worker.actor
-        actor.suite = TimedSuite(actor.suite, self.watch, lambda: link.send(Alive(building=True)))
+        actor.suite = TimedSuite(actor.suite, self.watch, lambda: outlet.send(Alive(building=True)))
         self.sequences = _restore(self.worker, setup)
+        self.ready = Ready(self.sequences, sum(shard.counters()["lost"] for shard in self.worker.shards))
 
-    def loop(self) -> None:
-        self.link.send(Ready(self.sequences, sum(shard.counters()["lost"] for shard in self.worker.shards)))
-        while True:
-            with self.watch("waiting"):
-                message = self.link.receive()
-            if isinstance(message, Produce):
-                self.link.send(self._produce(message))
-            elif isinstance(message, Sync):
-                for shard in self.worker.shards:
-                    shard.sync()
-                self.link.send(Synced())
-            else:
-                assert isinstance(message, Close), message
-                return
+    def handle(self, message: Message) -> Iterator[Message]:
+        if isinstance(message, Produce):
+            yield self._produce(message)
+        else:
+            assert isinstance(message, Sync), message
+            for shard in self.worker.shards:
+                shard.sync()
+            yield Synced()
+
+    def close(self) -> None:
+        self.worker.close()
 
     def _produce(self, message: Produce) -> Produced:
         pairs, worker = self.pairs, self.worker
         with self.watch("codec"):
-            # All that stands in the block has been read, so a restart goes back to here and never further.
+            # All that was reported has been read, so a restart goes back to here and never further.
             for shard, sequence in zip(worker.shards, self.sequences, strict=bool(worker.shards)):
                 shard.set_floor(sequence)
         with self.watch("weights"):
@@ -76,6 +67,23 @@ class _WorkerProgram:
             worker.remember(pairs.new, pairs.replay, pairs.has_replay)
         self.sequences = tuple(sequence + 1 for sequence in self.sequences)
         return Produced(version, len(episodes), self.sequences, worker.replay_counters(), self.watch.take())
+
+
+PROGRAM = WorkerProgram
+
+
+class SharedPlaces:
+    """Shared memory: of a worker's pairs first, of the weights last."""
+
+    def __init__(self, descriptors: Sequence[int]) -> None:
+        self._descriptors = descriptors
+
+    def weights(self, network: PolicyNetwork) -> WeightReader:
+        return WeightReader(network, self._descriptors[-1])
+
+    def pairs(self, layout: UnrollLayout, slots: int) -> PairBlock:
+        block = SharedBlock.received(self._descriptors[0], PairBlock.nbytes(layout, slots))
+        return PairBlock(block, layout, slots)
 
 
 class WeightReader:
@@ -94,25 +102,6 @@ class WeightReader:
             self._read = self._board.read_into(self._copy)
             self._flat.read_from(self._copy)
         return self._read
-
-
-def make_parts(setup: Setup) -> Parts:
-    """The parts of the run, made again from its config."""
-    return load_entry(setup.entry)(setup.config, Path(setup.run_dir))
-
-
-def heartbeat(link: Link) -> Callable[[], None]:
-    """A function to call often; every so often it tells the parent that work goes on."""
-    last = time.monotonic()
-
-    def beat() -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last > _ALIVE_EVERY_S:
-            last = now
-            link.send(Alive(building=False))
-
-    return beat
 
 
 def _restore(worker: Worker, setup: Setup) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ import pytest
 from clearl.runtimes.channel import ChannelClosed
 from clearl.runtimes.messages import Close, Failed, Message, Produce, Ready, Setup
 from clearl.runtimes.process import ChildProcess, Spares, exit_in_words
-from clearl.runtimes.shared import SharedBlock
+from clearl.runtimes.shared import SharedBlock, WeightBoard
 
 SETUP = Setup("worker-7", "child_program", "", "", "", 0)
 
@@ -57,14 +57,14 @@ def wait_until_gone(pid: int, within_s: float) -> None:
 
 
 def test_a_child_begins_with_its_memory_and_its_name_and_ends_when_told() -> None:
-    block = SharedBlock.create(64)
+    board = WeightBoard(SharedBlock.create(WeightBoard.nbytes(1)), 1)
     child = ChildProcess([])
-    child.begin(SETUP, [block, block])
+    child.begin(SETUP, [board, board])
     assert hear(child) == Ready((child.pid, 2), 0)
     assert Path(f"/proc/{child.pid}/comm").read_text().strip() == "clearl:worker-7"
     child.send(Close())
     assert child.end(patience_s=10) == 0
-    block.close()
+    board.close()
 
 
 def test_a_child_has_one_thread_for_each_library_and_an_allocator_that_keeps_memory(child: ChildProcess) -> None:

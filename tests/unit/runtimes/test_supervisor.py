@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import selectors
 import signal
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -10,7 +9,8 @@ import pytest
 from clearl.errors import StorageError, WorkerError
 from clearl.runtimes.channel import ChannelClosed
 from clearl.runtimes.messages import Alive, Failed, Message, Produce, Produced, Ready
-from clearl.runtimes.process import Spares
+from clearl.runtimes.process import ChildProcess
+from clearl.runtimes.site import Site
 from clearl.runtimes.supervisor import BUILDING_S, Supervisor, Surroundings
 
 READY, WORK = Ready((0,), 0), Produce(("a",))
@@ -43,6 +43,9 @@ class FakeChild:
         self.ended = True
         return self.code
 
+    def cause_of_death(self, code: int | None) -> tuple[str, bool]:
+        return ChildProcess.cause_of_death(cast(ChildProcess, self), code)
+
     def output(self) -> str:
         return "printed in the end"
 
@@ -56,9 +59,8 @@ class Stage:
         self.faults: list[str] = []
         self.restarts: list[float] = []
         self.prepared = 0
-        selector = cast(selectors.BaseSelector, self)
         self.around = Surroundings(
-            selector, cast(Spares, self), timeout_s, lambda name, problem: self.faults.append(f"{name}: {problem}"),
+            cast(Site, self), timeout_s, lambda name, problem: self.faults.append(f"{name}: {problem}"),
             lambda name, after_s: self.restarts.append(after_s), clock=lambda: self.now,
         )  # fmt: skip
         self.supervisor = self.another("worker-0")
@@ -68,13 +70,11 @@ class Stage:
         made.wanted = True
         return made
 
-    # As the selector and the spares.
+    # As the site.
 
-    def register(self, *arguments: Any) -> None: ...
+    def let_go(self, child: FakeChild) -> None: ...
 
-    def unregister(self, *arguments: Any) -> None: ...
-
-    def take(self) -> FakeChild:
+    def take(self, wake: Any) -> FakeChild:
         self.children.append(FakeChild())
         return self.children[-1]
 
