@@ -123,7 +123,7 @@ def test_a_long_evaluation_does_not_delay_the_end(tmp_path: Path) -> None:
 
 
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
-    config = replace(CONFIG, suite="gym:Hang-v0", tasks=(), torso="mlp", imports=("faulty_envs",))
+    config = replace(CONFIG, suite="gym:Faulty-v0", tasks=(), torso="mlp", imports=("faulty_envs",))
     process = start(config, tmp_path / "run", environ={"FAULTS": str(tmp_path)})
     (tmp_path / "hang").touch()
     wait_until(process, lambda: (tmp_path / "hang.taken").exists())

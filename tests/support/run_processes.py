@@ -1,0 +1,60 @@
+"""The processes of a run, found and struck from outside."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import psutil
+
+from clearl.records.reader import scan_rows
+from clearl.records.schema import Row
+
+
+def children(pid: int) -> dict[str, int]:
+    """Names and numbers of the workers and the evaluator of the run that `pid` leads."""
+    found = {}
+    for child in psutil.Process(pid).children(recursive=True):
+        try:
+            name = Path(f"/proc/{child.pid}/comm").read_text().strip()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if name.startswith("clearl:"):
+            found[name.removeprefix("clearl:")] = child.pid
+    return found
+
+
+def alive(pids: list[int]) -> list[int]:
+    """Those that still run; a zombie does not."""
+    running = []
+    for pid in pids:
+        try:
+            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                running.append(pid)
+        except psutil.NoSuchProcess:
+            continue
+    return running
+
+
+def wait_until(process: BaseProcess, happened: Callable[[], object], *, within_s: float = 120.0) -> float:
+    """Wait for something while the run goes on; the seconds it took."""
+    begun = time.monotonic()
+    while not happened():
+        process.join(0.01)
+        waited = time.monotonic() - begun
+        assert process.is_alive(), f"the run ended with {process.exitcode} before it happened"
+        assert waited < within_s, f"it did not happen within {within_s} s"
+    return time.monotonic() - begun
+
+
+def rows_of(out: Path, kind: str) -> list[Row]:
+    """The rows of one kind that have been written so far."""
+    return [row for row in scan_rows(out / "metrics.jsonl").rows if row["kind"] == kind]
+
+
+def shared_memory() -> set[str]:
+    """Names of shared memory; a run of ours needs none."""
+    return set(os.listdir("/dev/shm"))
