@@ -93,6 +93,11 @@ def test_the_page_is_well_formed_and_asks_nobody_for_anything(report):
     assert "A &lt;demo&gt; &amp; more" in html and "<demo>" not in html
 
 
+def test_the_page_says_how_far_its_intervals_can_be_trusted(report):
+    _, out = report
+    assert "over few seeds this interval is too narrow" in (out / "index.html").read_text()
+
+
 def test_the_page_says_what_was_seen(report):
     summary, out = report
     html = (out / "index.html").read_text()
