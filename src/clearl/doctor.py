@@ -61,8 +61,6 @@ PACKAGES = (
     Package("vizdoom", "vizdoom", "suite vizdoom", "vizdoom"),
     Package("deepmind_lab", "deepmind_lab", "suite dmlab", None, DMLAB_REMEDY),
     Package("ray", "ray", "runtime ray", "ray"),
-    Package("scipy", "scipy", "intervals in reports", "stats"),
-    Package("rliable", "rliable", "intervals in reports", "stats"),
     Package("tensorboard", "tensorboard", "--tensorboard", "tensorboard"),
     Package("wandb", "wandb", "--wandb", "wandb"),
     Package("imageio_ffmpeg", "imageio-ffmpeg", "clearl video to .mp4", "video"),

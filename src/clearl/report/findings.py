@@ -16,7 +16,7 @@ from clearl.report.arms import base_name, label
 from clearl.report.claims import CLAIMS, Claim
 from clearl.report.effects import finished
 from clearl.report.load import Arm
-from clearl.report.stats import MIN_SEEDS, Interval, has_scipy, over_seeds
+from clearl.report.stats import MIN_SEEDS, Interval, over_seeds
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 
@@ -96,9 +96,7 @@ def _why(effect: Interval, verdict: Verdict, claim: Claim, seeds: int) -> str:
         return f"the interval {where[verdict]} {_range_text(claim.range)}"
     if seeds < MIN_SEEDS:
         return f"{seeds} finished seed{'s' if seeds > 1 else ''}; a verdict needs {MIN_SEEDS}"
-    return (
-        "the effect has no finite interval" if has_scipy() else "no interval without SciPy: pip install 'clearl[stats]'"
-    )
+    return "the effect has no finite interval"
 
 
 def _range_text(within: tuple[float, float]) -> str:

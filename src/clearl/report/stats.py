@@ -56,18 +56,9 @@ class Interval:
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
-def has_scipy() -> bool:
-    """Whether intervals can be computed."""
-    try:
-        import scipy.stats  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
 def iqm(scores: np.ndarray) -> Interval | None:
     """The interquartile mean of normalised scores [seeds, tasks], with a bootstrap stratified by task."""
-    if scores.shape[0] < MIN_SEEDS or not scores.shape[1] or not has_scipy():
+    if scores.shape[0] < MIN_SEEDS or not scores.shape[1]:
         return None
     from scipy.stats import trim_mean
 
@@ -86,7 +77,7 @@ def over_seeds(samples: Sequence[np.ndarray], effect: Callable[..., float]) -> I
     value = effect(*samples)
     if not np.isfinite(value):
         return None
-    if not has_scipy() or any(len(sample) < MIN_SEEDS for sample in samples):
+    if any(len(sample) < MIN_SEEDS for sample in samples):
         return Interval(value)
 
     def statistic(*rows: np.ndarray) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 
 import numpy as np
 import pytest
@@ -63,10 +62,3 @@ def test_an_effect_that_is_not_finite_has_no_interval():
     assert over_seeds([np.zeros(3)], lambda x: float("nan")) is None
     fragile = over_seeds([np.array([1.0, 2.0, 3.0])], lambda x: float("nan") if x.min() > 1 else 1.0)
     assert fragile is not None and fragile.value == 1.0 and fragile.low is None
-
-
-def test_without_scipy_there_are_values_but_no_intervals(monkeypatch):
-    monkeypatch.setitem(sys.modules, "scipy.stats", None)
-    assert iqm(np.ones((5, 3))) is None
-    result = over_seeds([np.ones(5)], lambda x: float(x.mean()))
-    assert result is not None and result.value == 1.0 and result.low is None
