@@ -40,7 +40,9 @@ test: lint type imports
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal
 
 test-faults: install-all
-	$(TEST_ENV) $(BIN)/python -m pytest -m faults
+	@mkdir -p build
+	$(TEST_ENV) $(BIN)/python -m pytest -m faults -o junit_family=xunit1 --junitxml=build/faults.xml; status=$$?; \
+	$(BIN)/python tools/reliability_table.py build/faults.xml docs/reliability.md; exit $$status
 
 lint: install-all
 	$(BIN)/ruff check src tests benchmarks tools

@@ -127,7 +127,7 @@ def test_the_command_given_again_after_damage(whole: Path, crashed: Path, tmp_pa
 def test_the_command_given_again_after_much_damage(
     whole: Path, crashed: Path, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    outcomes = check_whole_runs(whole, crashed, tmp_path, trials=20 * len(KINDS), seed=4)
+    outcomes = check_whole_runs(whole, crashed, tmp_path, trials=10 * len(KINDS), seed=4)
     record_property("damaged runs", ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())))
 
 
