@@ -40,8 +40,29 @@ class LstmCore(nn.Module):
         keep = (~first).to(gates.dtype).unsqueeze(-1)
         hidden, cell = state.to(gates.dtype).chunk(2, -1)
         with torch.autocast(gates.device.type, enabled=False):  # rounding would add up over the steps
-            outputs, hidden, cell, *_ = _Recurrence.apply(gates, self.weight_hidden, hidden, cell, keep)  # type: ignore[misc]  # torch types `apply` as Any | None
+            recur = _Recurrence.apply if torch.is_grad_enabled() else _recur
+            outputs, hidden, cell, *_ = recur(gates, self.weight_hidden, hidden, cell, keep)  # type: ignore[misc]  # torch types `apply` as Any | None
         return outputs, torch.cat([hidden, cell], -1)
+
+
+def _step(gates: Tensor, weight_t: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, ...]:
+    """One step of an LSTM: the new hidden state and cell, then what its backward pass needs."""
+    size = hidden.shape[1]
+    total = torch.addmm(gates, hidden, weight_t)
+    sigmoid, candidate = total[:, : 3 * size].sigmoid(), total[:, 3 * size :].tanh()
+    enter, forget, leave = sigmoid.chunk(3, 1)
+    cell = torch.addcmul(forget * cell, enter, candidate)
+    squash = cell.tanh()
+    return leave * squash, cell, sigmoid, candidate, squash
+
+
+def _recur(gates: Tensor, weight: Tensor, hidden: Tensor, cell: Tensor, keep: Tensor) -> tuple[Tensor, ...]:
+    """`_Recurrence` for acting, which keeps nothing: (outputs, hidden, cell)."""
+    outputs = []
+    for gates_t, keep_t in zip(gates.unbind(), keep.unbind(), strict=True):
+        hidden, cell, *_ = _step(gates_t, weight.t(), hidden * keep_t, cell * keep_t)
+        outputs.append(hidden)
+    return torch.stack(outputs), hidden, cell
 
 
 class _Recurrence(torch.autograd.Function):
@@ -53,19 +74,12 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     def forward(gates: Tensor, weight: Tensor, hidden: Tensor, cell: Tensor, keep: Tensor) -> tuple[Tensor, ...]:
-        size = hidden.shape[1]
-        weight_t = weight.t()
         outputs, sigmoids, candidates, squashed, hiddens, cells = [], [], [], [], [], []
         for gates_t, keep_t in zip(gates.unbind(), keep.unbind(), strict=True):
             hidden, cell = hidden * keep_t, cell * keep_t
             hiddens.append(hidden)
             cells.append(cell)
-            total = torch.addmm(gates_t, hidden, weight_t)
-            sigmoid, candidate = total[:, : 3 * size].sigmoid(), total[:, 3 * size :].tanh()
-            enter, forget, leave = sigmoid.chunk(3, 1)
-            cell = torch.addcmul(forget * cell, enter, candidate)
-            squash = cell.tanh()
-            hidden = leave * squash
+            hidden, cell, sigmoid, candidate, squash = _step(gates_t, weight.t(), hidden, cell)
             outputs.append(hidden)
             sigmoids.append(sigmoid)
             candidates.append(candidate)
