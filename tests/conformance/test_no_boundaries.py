@@ -12,7 +12,7 @@ import torch
 import clearl.experiment
 from clearl.config import RunConfig
 from clearl.experiment import run
-from clearl.methods.method import Method
+from clearl.methods import Method, make_method
 from clearl.types import Batch
 
 TASKS = ("breakout", "breakout@1")
@@ -41,10 +41,10 @@ class Spy:
 
 
 def run_with_spy(monkeypatch: pytest.MonkeyPatch, out: Path, **changes: Any) -> list[Spy]:
-    make, spies = clearl.experiment.make_method, []
+    spies: list[Spy] = []
 
     def make_spied(config: RunConfig) -> Any:
-        spies.append(Spy(make(config)))
+        spies.append(Spy(make_method(config)))
         return spies[-1]
 
     monkeypatch.setattr(clearl.experiment, "make_method", make_spied)

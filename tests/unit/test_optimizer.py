@@ -41,9 +41,12 @@ def test_rmsprop_leaves_parameters_without_gradient_alone() -> None:
     assert moved.item() != 1 and still.item() == 1
 
 
-@pytest.mark.parametrize(("name", "kind"), [("adam", torch.optim.Adam), ("rmsprop", RmsProp)])
-def test_the_config_names_the_optimizer(name: str, kind: type) -> None:
-    assert isinstance(make_optimizer(RunConfig(optimizer=name), [torch.nn.Parameter(torch.ones(1))]), kind)
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [(RunConfig(optimizer="adam"), torch.optim.Adam), (RunConfig(optimizer="rmsprop"), RmsProp)],
+)
+def test_the_config_names_the_optimizer(config: RunConfig, kind: type) -> None:
+    assert isinstance(make_optimizer(config, [torch.nn.Parameter(torch.ones(1))]), kind)
 
 
 def test_the_rate_falls_over_the_whole_run_and_never_below_zero() -> None:
