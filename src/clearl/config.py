@@ -19,6 +19,9 @@ from clearl.errors import ConfigError, UnknownNameError
 PRESETS_DIR = Path(__file__).parent / "presets"
 _MAX_FILE_BYTES = 1_000_000
 
+PLACEMENT = frozenset({"workers", "address", "learner_threads", "worker_timeout_s"})
+"""Settings that say where a run happens, not what it is: a resumed run may come with others."""
+
 
 @dataclass(frozen=True)
 class Between:

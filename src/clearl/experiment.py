@@ -17,7 +17,7 @@ from clearl import __version__
 from clearl.actor import Actor
 from clearl.agent import Agent
 from clearl.checkpoint import CheckpointStore
-from clearl.config import RunConfig, diff, from_yaml, to_yaml
+from clearl.config import PLACEMENT, RunConfig, diff, from_yaml, to_yaml
 from clearl.errors import CorruptFileError, DivergedError, RunDirectoryError, StorageError
 from clearl.evaluator import Evaluator
 from clearl.intake import Intake
@@ -272,7 +272,7 @@ def _open_or_create(config: RunConfig, out: Path, make_meta: Callable[[], dict[s
         return RunDir.create(out, config_text=to_yaml(config), meta=make_meta())
     run_dir = RunDir.open(out)
     changes = diff(from_yaml(run_dir.config_text), config)
-    if changes:
+    if changes := {key: values for key, values in changes.items() if key not in PLACEMENT}:
         listed = "; ".join(f"{key}: {old!r} there, {new!r} now" for key, (old, new) in changes.items())
         raise RunDirectoryError(f"{out} holds a run with other settings ({listed}); give another --out, or the same")
     return run_dir
