@@ -6,6 +6,7 @@ import os
 import re
 import signal
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from clearl.experiment import run
 from clearl.records.run_dir import RunDir
 from clearl.records.schema import Row
 
-RUNTIMES = ("inline", "local")
+RUNTIMES = ("inline", "local", "ray")
 SLOTS, STEPS, VISIT_FRAMES = 4, 8, 640
 ROUND_FRAMES = SLOTS * STEPS
 TOTAL_FRAMES = 2 * VISIT_FRAMES
@@ -35,8 +36,15 @@ def config(runtime: str, **changes: Any) -> RunConfig:
 
 
 @pytest.fixture(scope="module", params=RUNTIMES)
-def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[RunConfig, Path]:
-    settings, out = config(request.param), tmp_path_factory.mktemp(request.param) / "run"
+def runtime(request: pytest.FixtureRequest) -> str:
+    if request.param == "ray":
+        request.getfixturevalue("ray_cluster")
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def finished(runtime: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[RunConfig, Path]:
+    settings, out = config(runtime), tmp_path_factory.mktemp(runtime) / "run"
     run(settings, out, console=False)
     return settings, out
 
@@ -116,7 +124,6 @@ def test_replay_is_counted(finished: Finished) -> None:
     assert last["held"] == TOTAL_FRAMES // STEPS and last["bytes"] > 0 and last["quarantined"] == 0
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
 def test_a_stopped_run_goes_on_to_the_same_counts(runtime: str, tmp_path: Path) -> None:
     settings, out = config(runtime, checkpoint_every_frames=None), tmp_path / "run"
 
@@ -129,13 +136,13 @@ def test_a_stopped_run_goes_on_to_the_same_counts(runtime: str, tmp_path: Path) 
     updates = stopped["learner"]["state"]["counters"]["updates"]
     assert 25 <= updates <= 28, "what was under way is finished, and no more"
     assert stopped["cursor"]["granted_frames"] == sum(stopped["shards"]) * STEPS
-    assert run(settings, out, console=False).status == "finished"
+    # Slots are divided anew, and each finds its replay: it belongs to the slot, not to the worker.
+    assert run(replace(settings, workers=3), out, console=False).status == "finished"
     assert_counts(out, settings)
     assert [row["updates"] for row in rows(out, "train")] == list(range(1, TOTAL_FRAMES // ROUND_FRAMES + 1))
     assert rows(out, "fault") == []
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
 def test_a_broken_environment_stops_the_run_with_its_place_and_its_own_traceback(runtime: str, tmp_path: Path) -> None:
     broken = {"suite": "gym:BrokenRaisesLater-v0", "tasks": (), "imports": ("broken_envs",), "torso": "mlp"}
     with pytest.raises((EnvironmentFaultError, WorkerError)) as caught:

@@ -1,0 +1,155 @@
+"""The Ray runtime on two nodes of this machine: deaths of workers and of a node, and clusters that cannot do it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from whole_runs import rows, shards, small_config, state, top_by_number
+
+from clearl.config import RunConfig
+from clearl.errors import ConfigError, MissingExtraError
+from clearl.experiment import run
+from clearl.records.run_dir import RunDir
+from clearl.records.schema import Row
+from clearl.runtimes.messages import Setup
+from clearl.runtimes.ray import connected
+
+SLOTS, STEPS, ROUNDS = 4, 8, 24
+NODE_CPUS = (3, 1)
+
+
+def config(**changes: Any) -> RunConfig:
+    settings = {
+        "runtime": "ray", "workers": 2, "cycles": 1, "tasks": ("breakout",), "slots": SLOTS, "batch_unrolls": SLOTS,
+        "unroll_steps": STEPS, "frames_per_visit": ROUNDS * SLOTS * STEPS, "buffer_frames": 320,
+        "record_every_updates": 1, "eval_every_frames": 10**6, "checkpoint_every_frames": None,
+    }  # fmt: skip
+    return small_config(**{**settings, **changes})
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two nodes; the second can be taken away."""
+    with connected(None, cpus=0):  # the import, with the settings of a cluster of one machine
+        pass
+    import ray
+    from ray.cluster_utils import Cluster
+
+    options = {"include_dashboard": False, "object_store_memory": 80_000_000}
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": NODE_CPUS[0], **options})
+    made.add_node(num_cpus=NODE_CPUS[1], object_store_memory=80_000_000)
+    with connected(made.address, cpus=0):
+        yield made
+    made.shutdown()
+    assert not ray.is_initialized()
+
+
+@pytest.fixture
+def children(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The newest child of each name."""
+    from clearl.runtimes.ray_child import RayChild
+
+    found: dict[str, Any] = {}
+    begin = RayChild.begin
+
+    def remember(self: RayChild, setup: Setup, shared: Any) -> None:
+        found[setup.name] = self
+        begin(self, setup, shared)
+
+    monkeypatch.setattr(RayChild, "begin", remember)
+    return found
+
+
+def at_updates(deeds: dict[int, Callable[[], None]]) -> Callable[[Row], None]:
+    def listen(row: Row) -> None:
+        if row["kind"] == "train" and row["updates"] in deeds:
+            deeds[row["updates"]]()
+
+    return listen
+
+
+def assert_counts(out: Path) -> None:
+    saved = state(out)
+    assert RunDir.open(out).status == "finished"
+    assert saved["learner"]["state"]["counters"]["updates"] == ROUNDS
+    assert saved["shards"] == [ROUNDS] * SLOTS
+    assert [row["updates"] for row in rows(out, "train")] == list(range(1, ROUNDS + 1))
+
+
+def test_killed_and_hanging_workers_are_replaced_and_nothing_is_lost_or_counted_twice(
+    cluster: Any, children: dict[str, Any], tmp_path: Path
+) -> None:
+    settings, out = config(worker_timeout_s=2.0), tmp_path / "run"
+    strike = {
+        6: lambda: os.kill(children["worker-0"].pid, signal.SIGKILL),
+        14: lambda: os.kill(children["worker-1"].pid, signal.SIGSTOP),
+    }
+    run(settings, out, console=False, listeners=[at_updates(strike)])
+    assert_counts(out)
+    assert [(row["worker"], row["problem"]) for row in rows(out, "fault")] == [
+        ("worker-0", "died: its worker process has died"),
+        ("worker-1", "said nothing for 2 s (worker_timeout_s) and was killed"),
+    ]
+    assert [row["worker"] for row in rows(out, "restart")] == ["worker-0", "worker-1"]
+    capacity = int(RunDir.open(out).meta["replay"]["capacity_unrolls"])
+    for shard in shards(out, settings):
+        assert shard.sequences().tolist() == top_by_number(settings, shard.slot, capacity, ROUNDS)
+        shard.close()
+
+
+def test_a_node_with_other_versions_is_named_before_training(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clearl.runtimes.ray_actor.versions", lambda: {"clearl": "0.0.0", "python": "3.11"})
+    with pytest.raises(ConfigError, match=r"node 127.0.0.1 has clearl .* \(here 0.0.0\): install the same versions"):
+        run(config(), tmp_path / "run", console=False)
+    assert [row["kind"] for row in rows(tmp_path / "run")] == []
+
+
+def test_a_node_without_a_package_is_named_before_training(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only_here = f"import os\nif os.getpid() != {os.getpid()}:\n    raise ImportError('No module named my_robot')\n"
+    (tmp_path / "only_here.py").write_text(only_here)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=r"node 127.0.0.1 cannot run a worker: .*my_robot"):
+        run(config(imports=("only_here",)), tmp_path / "run", console=False)
+
+
+def test_more_workers_than_the_cluster_has_room_for(cluster: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="4 workers and 1 evaluators need 5 CPUs, the cluster has 4: give fewer"):
+        run(config(workers=4), tmp_path / "run", console=False)
+
+
+def test_a_node_dies_and_its_worker_goes_on_elsewhere_with_the_loss_counted(
+    cluster: Any, children: dict[str, Any], tmp_path: Path
+) -> None:
+    (second,) = cluster.worker_nodes
+    out, lost_with_it = tmp_path / "run", []
+
+    def end_node() -> None:
+        lost_with_it.extend(name for name, child in children.items() if child.node == second.node_id)
+        cluster.remove_node(second, allow_graceful=False)
+
+    run(config(replay_store="ram"), out, console=False, listeners=[at_updates({12: end_node})])
+    assert_counts(out)
+    faults = {row["worker"]: row["problem"] for row in rows(out, "fault")}
+    assert list(faults) == lost_with_it and len(lost_with_it) == 1
+    # Two slots of capacity 10, full after ten rounds.
+    assert faults[lost_with_it[0]].startswith("20 unrolls of replay are lost with the RAM or the node")
+    assert second.node_id not in [child.node for child in children.values()]
+
+
+def test_without_ray_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with (
+        pytest.raises(MissingExtraError, match=r"runtime ray needs .* pip install 'clearl\[ray\]'"),
+        connected(None, cpus=1),
+    ):
+        pass
