@@ -81,6 +81,7 @@ def test_flips_and_truncations(crashed: Path, record_property: Callable[[str, ob
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(1500)
 def test_ten_thousand_flips_and_a_thousand_truncations(
     crashed: Path, record_property: Callable[[str, object], None]
 ) -> None:
@@ -124,6 +125,7 @@ def test_the_command_given_again_after_damage(whole: Path, crashed: Path, tmp_pa
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(1500)
 def test_the_command_given_again_after_much_damage(
     whole: Path, crashed: Path, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:

@@ -99,6 +99,7 @@ def test_a_full_disk(
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(1500)
 def test_a_full_disk_at_fifty_offsets(
     whole: Path, crashed: Path, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:

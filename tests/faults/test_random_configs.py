@@ -167,7 +167,7 @@ def test_random_configs() -> None:
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1500)
 def test_ten_thousand_random_configs(record_property: Callable[[str, object], None]) -> None:
     counted = explore(10_000, seed=2)
     record_property("configs", ", ".join(f"{count} {name}" for name, count in sorted(counted.items())))

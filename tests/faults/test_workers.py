@@ -82,7 +82,7 @@ def test_workers_killed_at_random_moments(tmp_path: Path, record_property: Recor
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_a_hundred_workers_killed_at_random_moments(tmp_path: Path, record_property: Record) -> None:
     kill_workers(tmp_path, record_property, kills=100, notice_s=0.5, replace_s=5, seed=2)
 
@@ -106,6 +106,7 @@ def stop_worker(out: Path, record: Record, *, stops: int, slack_s: float, timeou
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(1500)
 def test_stopped_workers_are_named_and_replaced_in_time(tmp_path: Path, record_property: Record) -> None:
     stop_worker(tmp_path, record_property, stops=4, slack_s=1, timeout_s=3.0)
 
@@ -154,6 +155,7 @@ def test_environments_that_fail_are_restarted_and_shown(tmp_path: Path, monkeypa
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(1500)
 def test_an_environment_that_hangs_is_named_and_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Record
 ) -> None:
@@ -168,6 +170,7 @@ def test_an_environment_that_hangs_is_named_and_replaced(
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(1500)
 def test_an_environment_that_keeps_failing_stops_the_run_with_its_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,7 +46,7 @@ def test_killed_and_resumed_equals_uninterrupted(reference: Reference, tmp_path:
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_twenty_of_twenty_runs_end_as_if_they_had_not_been_killed(
     reference: Reference, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
