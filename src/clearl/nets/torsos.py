@@ -8,11 +8,14 @@ from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from clearl.errors import ConfigError
 from clearl.registry import Registry
 
 Shape = tuple[int, ...]
+
+_CONVERTED_AT_ONCE = 32
 
 
 class Stage(Protocol):
@@ -84,8 +87,17 @@ class Dense(nn.Module):
         self.out_shape = (size,)
 
     def forward(self, hidden: Tensor, lateral: Tensor | None = None) -> Tensor:
-        total = self.linear((hidden.relu() if self.relu_first else hidden).flatten(1))
+        total = self._linear(hidden.relu() if self.relu_first else hidden)
         return (total if lateral is None else total + lateral).relu()
+
+    def _linear(self, hidden: Tensor) -> Tensor:
+        weight = self.linear.weight
+        if hidden.dim() < 4 or hidden.numel() <= weight.numel():
+            return self.linear(hidden.flatten(1))
+        # Images lie channels last in memory, so flattening copies them. In a learner's batch the weights are less to
+        # turn around, and the gradient comes back in the order that the layer before likes: 43 ms become 22 (MinAtar).
+        turned = weight.unflatten(1, hidden.shape[1:]).permute(0, 2, 3, 1).flatten(1)
+        return functional.linear(hidden.permute(0, 2, 3, 1).flatten(1), turned, self.linear.bias)
 
     def lateral(self, width: int) -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.Linear(width * self.positions, self.linear.out_features, bias=False))
@@ -115,8 +127,14 @@ class Torso(nn.Module):
         """As float32, bytes scaled to [0, 1]; images channels last in memory, on which convolutions are faster."""
         if observation.dim() == 4:
             observation = observation.contiguous(memory_format=torch.channels_last)
-        prepared = observation.to(torch.float32)
-        return prepared.mul_(1 / 255) if observation.dtype == torch.uint8 else prepared
+        if observation.dtype != torch.uint8:
+            return observation.to(torch.float32)
+        prepared = torch.empty_like(observation, dtype=torch.float32)
+        # A few at a time: what was converted is scaled while it is still in the cache.
+        at_once = _CONVERTED_AT_ONCE if observation.is_cpu else max(1, len(observation))
+        for part, pixels in zip(prepared.split(at_once), observation.split(at_once), strict=True):
+            part.copy_(pixels).mul_(1 / 255)
+        return prepared
 
     def activations(self, prepared: Tensor, laterals: Sequence[Tensor | None] | None = None) -> list[Tensor]:
         """The output of every stage; `laterals` are added in each before its ReLU."""
