@@ -171,10 +171,10 @@ class Actor:
         first = rows["first"][:, t : t + stack]
         observation = stack_frames(rows["frames"][:, t : t + stack], first, stack)[:, 0]
         inputs = StepInput(
-            torch.from_numpy(np.ascontiguousarray(observation)),
+            torch.from_numpy(observation),
             torch.from_numpy(self._last_action),
             torch.from_numpy(clip_reward(self._last_reward, self.reward_clip)),
-            torch.from_numpy(np.ascontiguousarray(first[:, -1])),
+            torch.from_numpy(first[:, -1]),
         )
         logits, value, self._core = self.network.act(inputs, self._core)
         rows["logits"][:, t] = logits.numpy()

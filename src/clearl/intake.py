@@ -83,7 +83,7 @@ def make_batch(rows: Rows, is_replay: np.ndarray, layout: UnrollLayout, discount
     last_action = np.concatenate([rows["last_action"][:, None], rows["action"]], axis=1)
     last_reward = np.concatenate([clip_reward(rows["last_reward"], reward_clip)[:, None], reward], axis=1)
     return Batch(
-        observation=_time_major(stack_frames(rows["frames"], rows["first"], stack)),
+        observation=_observations(rows, stack),
         first=_time_major(first),
         last_action=_time_major(np.where(first, 0, last_action)),
         last_reward=_time_major(np.where(first, np.float32(0), last_reward)),
@@ -97,6 +97,12 @@ def make_batch(rows: Rows, is_replay: np.ndarray, layout: UnrollLayout, discount
         behaviour_value=_time_major(rows["value"]),
         is_replay=torch.from_numpy(is_replay.copy()),
     )
+
+
+def _observations(rows: Rows, stack: int) -> torch.Tensor:
+    if stack == 1:
+        return _time_major(rows["frames"])
+    return torch.from_numpy(stack_frames(rows["frames"], rows["first"], stack).swapaxes(0, 1))  # a copy already
 
 
 def _time_major(array: np.ndarray) -> torch.Tensor:

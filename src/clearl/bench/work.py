@@ -69,7 +69,7 @@ def inference(config: RunConfig, processes: int) -> Work:
     window = slice(0, spec.stack)
     observation = stack_frames(rows["frames"][:, window], rows["first"][:, window], spec.stack)[:, 0]
     inputs = StepInput(
-        torch.from_numpy(np.ascontiguousarray(observation)), torch.zeros(count, dtype=torch.int64), torch.zeros(count),
+        torch.from_numpy(observation), torch.zeros(count, dtype=torch.int64), torch.zeros(count),
         torch.zeros(count, dtype=torch.bool),
     )  # fmt: skip
     state = torch.zeros(count, network.core_size)
