@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from clearl.nets.distribution import MaskedCategorical
+from clearl.nets.distribution import sample_actions
 from clearl.nets.network import PolicyNetwork, StepInput
 from clearl.preprocess import clip_reward, stack_frames
 from clearl.seeding import derive, generator
 from clearl.tasks.suite import Envs, Suite
+from clearl.types import EnvSpec, EnvStep
 
 
 class EvaluationCancelled(Exception):
@@ -53,38 +54,22 @@ class Evaluator:
 
         Raises `EvaluationCancelled` once `cancelled` says so: a run that is told to stop must not wait for episodes.
         """
-        spec, count = self.suite.spec, self.episodes
         rng = generator(self._seed, "evaluate", task, index)
         envs = self._make(task)
-        window = np.repeat(envs.reset(seed=derive(self._seed, "evaluate", task, index))[:, None], spec.stack, axis=1)
-        first = np.zeros((count, spec.stack), bool)
-        first[:, -1] = True
-        mask = torch.from_numpy(np.repeat(self.suite.mask(task)[None], count, axis=0))
-        core = torch.zeros(count, self.network.core_size)
-        last_action, last_reward = np.zeros(count, np.int64), np.zeros(count, np.float32)
-        scores, running, total_steps = np.zeros(count), np.ones(count, bool), 0
-
+        frames = envs.reset(seed=derive(self._seed, "evaluate", task, index))
+        players = _Players(self.network, self.suite.spec, self.suite.mask(task), frames, self._reward_clip)
+        scores, playing, total_steps = np.zeros(self.episodes), np.ones(self.episodes, bool), 0
         for _ in range(self.max_steps):
             if cancelled():
                 raise EvaluationCancelled
-            inputs = StepInput(
-                torch.from_numpy(stack_frames(window, first, spec.stack)[:, 0]),
-                torch.from_numpy(last_action),
-                torch.from_numpy(clip_reward(last_reward, self._reward_clip)),
-                torch.from_numpy(first[:, -1].copy()),
-            )
-            logits, _, core = self.network.act(inputs, core, column="evaluate")
-            action = MaskedCategorical(logits, mask).sample(torch.from_numpy(rng.random(count, np.float32))).numpy()
+            action = players.act(playing, rng.random(self.episodes, np.float32))
             step = envs.step(action)
-            scores += np.where(running, step.reward, 0.0)
-            total_steps += int(running.sum())
-            running &= ~(step.terminated | step.truncated)
-            if not running.any():
+            scores += np.where(playing, step.reward, 0.0)
+            total_steps += int(playing.sum())
+            playing &= ~(step.terminated | step.truncated)
+            if not playing.any():
                 break
-            window = np.concatenate([window[:, 1:], step.frames[:, None]], axis=1)
-            first = np.concatenate([first[:, 1:], step.first[:, None]], axis=1)
-            last_action = np.where(step.first, 0, action)
-            last_reward = np.where(step.first, 0, step.reward).astype(np.float32)
+            players.see(action, step)
         return Evaluation(task, tuple(scores.tolist()), total_steps, self.network.evaluated_column())
 
     def close(self) -> None:
@@ -98,3 +83,42 @@ class Evaluator:
             seed = derive(self._seed, "evaluate", task)
             self._envs[task] = self.suite.make(task, num_envs=self.episodes, seed=seed, training=False)
         return self._envs[task]
+
+
+class _Players:
+    """What the policy sees and remembers of the episode in each environment."""
+
+    def __init__(
+        self, network: PolicyNetwork, spec: EnvSpec, mask: np.ndarray, frames: np.ndarray, reward_clip: str
+    ) -> None:
+        count = len(frames)
+        self._network, self._stack, self._reward_clip = network, spec.stack, reward_clip
+        self._mask = np.repeat(mask[None], count, axis=0)
+        self._window = np.repeat(frames[:, None], spec.stack, axis=1)
+        self._first = np.zeros((count, spec.stack), bool)
+        self._first[:, -1] = True
+        self._core = torch.zeros(count, network.core_size)
+        self._last_action, self._last_reward = np.zeros(count, np.int64), np.zeros(count, np.float32)
+
+    def act(self, playing: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+        """Actions [n]. No thought is given to those who are through, which the longest episode leaves more and more."""
+        rows = np.flatnonzero(playing)
+        first = self._first[rows]
+        inputs = StepInput(
+            torch.from_numpy(stack_frames(self._window[rows], first, self._stack)[:, 0]),
+            torch.from_numpy(self._last_action[rows]),
+            torch.from_numpy(clip_reward(self._last_reward[rows], self._reward_clip)),
+            torch.from_numpy(first[:, -1]),
+        )
+        places = torch.from_numpy(rows)
+        logits, _, self._core[places] = self._network.act(inputs, self._core[places], column="evaluate")
+        actions = np.zeros(len(playing), np.int64)
+        actions[rows] = sample_actions(logits.numpy(), self._mask[rows], uniform[rows])
+        return actions
+
+    def see(self, action: np.ndarray, step: EnvStep) -> None:
+        """Take in what came of the actions."""
+        self._window = np.concatenate([self._window[:, 1:], step.frames[:, None]], axis=1)
+        self._first = np.concatenate([self._first[:, 1:], step.first[:, None]], axis=1)
+        self._last_action = np.where(step.first, 0, action)
+        self._last_reward = np.where(step.first, 0, step.reward).astype(np.float32)
