@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from whole_runs import rows, shards, small_config, state, top_by_number
 
@@ -34,10 +35,17 @@ def config(**changes: Any) -> RunConfig:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
+def listening() -> set[str]:
+    """Where the processes of a Ray of our own listen. The first to import Ray, with all that keeps it quiet."""
+    with connected(None, cpus=1):
+        processes = psutil.Process().children(recursive=True)
+        found = [socket for process in processes for socket in process.net_connections("inet")]
+        return {socket.laddr.ip for socket in found if socket.status == psutil.CONN_LISTEN}
+
+
+@pytest.fixture(scope="module")
+def cluster(listening: set[str]) -> Iterator[Any]:
     """Two nodes; the second can be taken away."""
-    with connected(None, cpus=0):  # the import, with the settings of a cluster of one machine
-        pass
     import ray
     from ray.cluster_utils import Cluster
 
@@ -66,6 +74,10 @@ def children(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return found
 
 
+def test_a_ray_of_our_own_listens_on_this_machine_only(listening: set[str]) -> None:
+    assert listening and listening <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+
+
 def at_updates(deeds: dict[int, Callable[[], None]]) -> Callable[[Row], None]:
     def listen(row: Row) -> None:
         if row["kind"] == "train" and row["updates"] in deeds:
@@ -83,7 +95,7 @@ def assert_counts(out: Path) -> None:
 
 
 def test_killed_and_hanging_workers_are_replaced_and_nothing_is_lost_or_counted_twice(
-    cluster: Any, children: dict[str, Any], tmp_path: Path
+    cluster: Any, children: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     settings, out = config(worker_timeout_s=2.0), tmp_path / "run"
     strike = {
@@ -97,6 +109,7 @@ def test_killed_and_hanging_workers_are_replaced_and_nothing_is_lost_or_counted_
         ("worker-1", "said nothing for 2 s (worker_timeout_s) and was killed"),
     ]
     assert [row["worker"] for row in rows(out, "restart")] == ["worker-0", "worker-1"]
+    assert capfd.readouterr() == ("", ""), "Ray has nothing to say to the user"
     capacity = int(RunDir.open(out).meta["replay"]["capacity_unrolls"])
     for shard in shards(out, settings):
         assert shard.sequences().tolist() == top_by_number(settings, shard.slot, capacity, ROUNDS)
