@@ -20,7 +20,8 @@ from clearl.config import RunConfig, from_yaml
 from clearl.intake import make_batch
 from clearl.learner import Learner
 from clearl.methods import make_method
-from clearl.nets.network import StepInput, build_network
+from clearl.nets.network import PolicyNetwork, StepInput, build_network
+from clearl.nets.weights import FlatWeights
 from clearl.preprocess import stack_frames
 from clearl.runtimes.timing import Stopwatch
 from clearl.seeding import generator
@@ -64,6 +65,7 @@ def inference(config: RunConfig, processes: int) -> Work:
     torch.set_num_threads(1)
     spec = make_suite(config.suite, config.tasks, config).spec
     network = _network(config, spec)
+    FlatWeights(network).read_from(_flat(network))  # as in a worker
     count = max(1, config.slots // processes)
     rows = noise(UnrollLayout(spec, spec.stack, network.core_size), count)
     window = slice(0, spec.stack)
@@ -141,8 +143,15 @@ def noise_batch(layout: UnrollLayout, config: RunConfig) -> Batch:
     return make_batch(rows, is_replay, layout, config.discount, config.reward_clip)
 
 
-def _network(config: RunConfig, spec: EnvSpec):
+def _network(config: RunConfig, spec: EnvSpec) -> PolicyNetwork:
     return build_network(spec, torso=config.torso, lstm=config.lstm, lstm_size=config.lstm_size, seed=config.seed)
+
+
+def _flat(network: PolicyNetwork) -> np.ndarray:
+    weights = FlatWeights(network)
+    vector = np.zeros(weights.size, np.float32)
+    weights.write_to(vector)
+    return vector
 
 
 def _flops(once: Callable[[], int]) -> int:

@@ -85,19 +85,37 @@ class Dense(nn.Module):
         self.relu_first, self.positions = relu_first, prod(shape[1:])
         self.linear = nn.Linear(prod(shape), size)
         self.out_shape = (size,)
+        self.in_shape = shape
+        self._columns: Tensor | None = None
 
     def forward(self, hidden: Tensor, lateral: Tensor | None = None) -> Tensor:
         total = self._linear(hidden.relu() if self.relu_first else hidden)
         return (total if lateral is None else total + lateral).relu()
 
+    def keep_columns(self) -> None:
+        """Take the weights as they are now for acting; to be called after every change of a network that only acts.
+
+        For a few rows the product takes a quarter of the time if the weights lie [in, out].
+        """
+        with torch.no_grad():
+            self._columns = self._turned().t().contiguous()
+
     def _linear(self, hidden: Tensor) -> Tensor:
-        weight = self.linear.weight
-        if hidden.dim() < 4 or hidden.numel() <= weight.numel():
+        """`linear` over the flattened input. Images lie channels last in memory, so that flattening would copy them."""
+        acting = self._columns is not None and not torch.is_grad_enabled()
+        if not acting and hidden.numel() <= self.linear.weight.numel():
             return self.linear(hidden.flatten(1))
-        # Images lie channels last in memory, so flattening copies them. In a learner's batch the weights are less to
-        # turn around, and the gradient comes back in the order that the layer before likes: 43 ms become 22 (MinAtar).
-        turned = weight.unflatten(1, hidden.shape[1:]).permute(0, 2, 3, 1).flatten(1)
-        return functional.linear(hidden.permute(0, 2, 3, 1).flatten(1), turned, self.linear.bias)
+        flat = (hidden.permute(0, 2, 3, 1) if hidden.dim() == 4 else hidden).flatten(1)
+        if acting:
+            return torch.addmm(self.linear.bias, flat, cast(Tensor, self._columns))
+        # In a learner's batch the weights are less to turn around, and the gradient comes back in the order that the
+        # layer before likes: 43 ms become 22 (MinAtar, B = 128).
+        return functional.linear(flat, self._turned(), self.linear.bias)
+
+    def _turned(self) -> Tensor:
+        """The weights [out, in], in the order in which the input lies in memory."""
+        weight = self.linear.weight
+        return weight.unflatten(1, self.in_shape).permute(0, 2, 3, 1).flatten(1) if len(self.in_shape) == 3 else weight
 
     def lateral(self, width: int) -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.Linear(width * self.positions, self.linear.out_features, bias=False))
@@ -125,10 +143,11 @@ class Torso(nn.Module):
 
     def prepare(self, observation: Tensor) -> Tensor:
         """As float32, bytes scaled to [0, 1]; images channels last in memory, on which convolutions are faster."""
+        layout = torch.channels_last if observation.dim() == 4 else torch.preserve_format
+        if observation.dtype != torch.uint8:
+            return observation.to(torch.float32, memory_format=layout)
         if observation.dim() == 4:
             observation = observation.contiguous(memory_format=torch.channels_last)
-        if observation.dtype != torch.uint8:
-            return observation.to(torch.float32)
         prepared = torch.empty_like(observation, dtype=torch.float32)
         # A few at a time: what was converted is scaled while it is still in the cache.
         at_once = _CONVERTED_AT_ONCE if observation.is_cpu else max(1, len(observation))

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from clearl.nets.network import PolicyNetwork, as_module
+from clearl.nets.torsos import Dense
 
 
 class FlatWeights:
@@ -13,6 +14,7 @@ class FlatWeights:
 
     def __init__(self, network: PolicyNetwork) -> None:
         self._tensors = [tensor.detach() for tensor in as_module(network).state_dict(keep_vars=True).values()]
+        self._dense = [part for part in as_module(network).modules() if isinstance(part, Dense)]
         self._sizes = [tensor.numel() for tensor in self._tensors]
         self.size = sum(self._sizes)
 
@@ -24,6 +26,8 @@ class FlatWeights:
 
     @torch.no_grad()
     def read_from(self, flat: np.ndarray) -> None:
-        """Vector -> network, in place."""
+        """Vector -> network, in place. From then on the network acts, and must not change in another way."""
         for tensor, part in zip(self._tensors, torch.from_numpy(flat).split(self._sizes), strict=True):
             tensor.copy_(part.view(tensor.shape))
+        for layer in self._dense:
+            layer.keep_columns()

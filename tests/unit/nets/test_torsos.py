@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
+from clearl.nets.network import StepInput, build_network
 from clearl.nets.torsos import Dense, build_torso
+from clearl.nets.weights import FlatWeights
+from clearl.types import EnvSpec
 
 
 @pytest.mark.parametrize("count", [2, 100])
@@ -32,3 +36,23 @@ def test_pixels_are_scaled_to_one_however_many_there_are() -> None:
     prepared = torso.prepare(pixels)
     assert torch.equal(prepared, pixels.to(torch.float32) * (1 / 255))
     assert prepared.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize(("torso", "shape", "dtype"), [("minatar", (4, 10, 10), "bool"), ("mlp", (12,), "float32")])
+def test_a_network_that_reads_its_weights_from_a_vector_acts_with_the_newest(torso: str, shape, dtype) -> None:
+    """It keeps them in another order for acting, too: every vector must arrive there."""
+    spec = EnvSpec(shape, dtype, 3)
+    actor, learner = (build_network(spec, torso=torso, lstm=False, lstm_size=1, seed=seed) for seed in (0, 1))
+    generator = torch.Generator().manual_seed(0)
+    observation = (torch.rand(5, *shape, generator=generator) < 0.5).to(getattr(torch, dtype))
+    inputs = StepInput(observation, torch.zeros(5, dtype=torch.int64), torch.zeros(5), torch.zeros(5, dtype=torch.bool))
+    reader, writer = FlatWeights(actor), FlatWeights(learner)
+    vector = np.zeros(writer.size, np.float32)
+    for _ in range(2):
+        writer.write_to(vector)
+        reader.read_from(vector)
+        with torch.inference_mode():
+            acted, expected = (network.act(inputs, torch.zeros(5, 0)) for network in (actor, learner))
+        torch.testing.assert_close(acted.value, expected.value, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(acted.logits, expected.logits, rtol=1e-4, atol=1e-6)
+        learner.initialise(7)
