@@ -275,6 +275,8 @@ def _conflicts(c: RunConfig) -> Iterator[str]:
         yield f"compress_frames must be less than frames_per_visit ({c.frames_per_visit}), got {c.compress_frames}"
     if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", c.device):
         yield f"device must be cpu, cuda, cuda:N or mps, got {c.device!r}"
+    if c.runtime == "inline" and c.device != "cpu":
+        yield f"runtime inline acts with the learner's own network: device must be cpu, got {c.device!r}; or use local"
     for module in c.imports:
         if not all(part.isidentifier() for part in module.split(".")):
             yield f"imports must be names of modules, got {module!r}"

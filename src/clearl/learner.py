@@ -41,6 +41,8 @@ class Learner:
         self, *, network: PolicyNetwork, method: Method, config: RunConfig, batch_frames: int, total_frames: int | None
     ) -> None:
         self.network, self.method, self.config = network, method, config
+        self.device = find_device(config.device)
+        as_module(network).to(self.device)
         self.batch_frames, self.total_frames = batch_frames, total_frames
         self.measure: Measure = lambda part: nullcontext()
         self.parameters = list(as_module(network).parameters())
@@ -53,7 +55,7 @@ class Learner:
             self.method.visit(self.network, visit)
         rate = annealed_rate(self.config, self.frames, self.total_frames)
         with self.measure("forward"):
-            losses = self._losses(batch)
+            losses = self._losses(_moved(batch, self.device))
             weights = self.method.weights()
             total = torch.stack([weights[name] * loss for name, loss in losses.items()]).sum()
 
@@ -77,7 +79,8 @@ class Learner:
         named = {f"network/{name}": tensor for name, tensor in as_module(self.network).state_dict().items()}
         for index, state in self.optimizer.state_dict()["state"].items():
             named |= {f"optimizer/{index}/{key}": torch.as_tensor(value) for key, value in state.items()}
-        return named | {f"method/{name}": tensor for name, tensor in self.method.tensors().items()}
+        named |= {f"method/{name}": tensor for name, tensor in self.method.tensors().items()}
+        return {name: tensor.cpu() for name, tensor in named.items()}
 
     def state(self) -> dict[str, Any]:
         """Counters and the method's own state, as JSON types."""
@@ -89,7 +92,7 @@ class Learner:
         parts: dict[str, dict[str, torch.Tensor]] = {"network": {}, "optimizer": {}, "method": {}}
         for name, tensor in tensors.items():
             part, _, rest = name.partition("/")
-            parts[part][rest] = tensor
+            parts[part][rest] = tensor.to(self.device)
         as_module(self.network).load_state_dict(parts["network"])
         optimizer_state: dict[int, dict[str, torch.Tensor]] = {}
         for name, tensor in parts["optimizer"].items():
@@ -102,7 +105,7 @@ class Learner:
             setattr(self, name, int(state["counters"][name]))
 
     def _losses(self, batch: Batch) -> dict[str, torch.Tensor]:
-        with torch.autocast(self.config.device, torch.bfloat16, enabled=self.config.autocast):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.autocast):
             losses = self.method.losses(self.network, batch)
         if losses.keys() != self.method.weights().keys():
             unmatched = sorted(losses.keys() ^ self.method.weights().keys())
@@ -126,3 +129,21 @@ class Learner:
                 f"losses or gradients were not finite {BAD_UPDATES_IN_A_ROW} times in a row, until update "
                 f"{self.updates}; the parameters are as before. Lower learning_rate, or set grad_norm_clip"
             )
+
+
+def find_device(name: str) -> torch.device:
+    """The device of that name, or an error that says what there is instead."""
+    device = torch.device(name)
+    there = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    if (device.index or 0) >= there[device.type]:
+        usable = ", ".join(kind for kind, count in there.items() if count)
+        raise ConfigError(f"device {name!r} is not there; torch sees: {usable} (clearl doctor says more)")
+    return device
+
+
+def _moved(batch: Batch, device: torch.device) -> Batch:
+    """The batch on `device`. CUDA copies from pinned memory while the processor goes on."""
+    if device.type == "cpu":
+        return batch
+    pinned = (tensor.pin_memory() if device.type == "cuda" else tensor for tensor in batch)
+    return Batch(*(tensor.to(device, non_blocking=True) for tensor in pinned))

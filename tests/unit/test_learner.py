@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 
 import numpy as np
@@ -36,9 +37,7 @@ def a_batch(seed: int = 0, rows: int = 6) -> Batch:
 def a_learner(method: Clear | None = None, **settings) -> Learner:
     config = RunConfig(**{"torso": "mlp", **settings})
     network = build_network(SPEC, torso="mlp", lstm=False, lstm_size=8, seed=1)
-    return Learner(
-        network=network, method=method or Clear(), config=config, batch_frames=30, total_frames=30 * 100
-    )
+    return Learner(network=network, method=method or Clear(), config=config, batch_frames=30, total_frames=30 * 100)
 
 
 def parameters(learner: Learner) -> list[torch.Tensor]:
@@ -141,3 +140,36 @@ def test_no_replay_equals_the_baseline_bit_for_bit_over_fifty_updates() -> None:
         plain.update(batch, None)
     for a, b in zip(cloning.parameters, plain.parameters, strict=True):
         assert torch.equal(a, b)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="asks for a device that is not there")
+@pytest.mark.parametrize("device", ["cuda", "cuda:3"])
+def test_a_device_that_is_not_there_is_refused(device: str) -> None:
+    with pytest.raises(ConfigError, match=f"device '{device}' is not there; torch sees: cpu"):
+        a_learner(device=device)
+
+
+def test_another_device_gets_the_network_and_every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On torch's device without memory, which shows where tensors go, but not what is in them."""
+    monkeypatch.setattr("clearl.learner.find_device", lambda name: torch.device("meta"))
+    learner = a_learner(optimizer="rmsprop")  # the fused Adam wants a device with memory
+    assert {parameter.device.type for parameter in learner.parameters} == {"meta"}
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: contextlib.nullcontext())  # which knows no such device
+    seen: list[Batch] = []
+
+    def losses(network: object, batch: Batch) -> dict[str, torch.Tensor]:
+        seen.append(batch)
+        raise InterruptedError
+
+    monkeypatch.setattr(Clear, "losses", lambda self, network, batch: losses(network, batch))
+    with pytest.raises(InterruptedError):
+        learner.update(a_batch(), None)
+    assert {tensor.device.type for tensor in seen[0]} == {"meta"}
+
+
+def test_updates_in_bfloat16_stay_near_those_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without oneDNN: some virtual machines announce AMX but kill the process that uses it.
+    monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
+    plain, coarse = (a_learner(autocast=autocast).update(a_batch(), None) for autocast in (False, True))
+    assert plain.loss != coarse.loss
+    assert coarse.loss["value"] == pytest.approx(plain.loss["value"], rel=0.05)
