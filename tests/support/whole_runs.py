@@ -132,6 +132,8 @@ def assert_same_runs(a: Path, b: Path, config: RunConfig) -> None:
         held = contents(one)
         assert sorted(held) == top_by_number(config, one.slot, capacity, one.next_sequence)
         assert_equal(held, contents(other), f"slot {one.slot}")
+        one.close()
+        other.close()
 
 
 def assert_equal(a: Any, b: Any, where: str) -> None:

@@ -56,6 +56,8 @@ class DiskStore:
 
     def open(self, key: ShardKey) -> None:
         self._key = key
+        # The directory may have been removed and made again: a file that is still open would then be another one.
+        self._files.drop_below(str(self.directory))
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             for leftover in self.directory.glob("*.seg.tmp"):

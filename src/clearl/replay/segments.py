@@ -46,6 +46,11 @@ class FilePool:
             self._open[path] = descriptor
             yield descriptor
 
+    def drop_below(self, directory: str) -> None:
+        """Close what is open of a directory: whoever had it open before may not have closed it."""
+        for path in [path for path in self._open if path.startswith(f"{directory}/")]:
+            self.drop(path)
+
     def drop(self, path: str) -> None:
         """Close `path`, if it is open: it was replaced, removed or is no longer of interest."""
         with self._lock:

@@ -366,6 +366,15 @@ def test_an_index_of_a_million_takes_at_most_32_bytes_an_unroll(tmp_path):
     assert not any(isinstance(value, list | dict) and len(value) > 1000 for value in vars(shard._store).values())
 
 
+def test_a_store_that_was_never_closed_does_not_haunt_the_next_one(tmp_path):
+    files = FilePool()
+    fill(open_shard(tmp_path / "a", files=files), 20)
+    shutil.rmtree(tmp_path / "a")
+    fill(open_shard(tmp_path / "a", files=files), 20)
+    again = open_shard(tmp_path / "a", files=FilePool())
+    assert again.recovered_next_sequence() == 20
+
+
 def test_many_shards_share_few_open_files(tmp_path):
     files = FilePool(limit=10)
     before = len(os.listdir("/proc/self/fd"))
