@@ -1,0 +1,74 @@
+"""Results that ship: `python tools/publish_results.py OUT NAME COMMIT` takes the report of an experiment that
+`clearl reproduce NAME --out OUT` has made into docs/results/NAME, with how it was obtained. Nothing is written by hand."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+from clearl.records.table import MetricsTable
+from clearl.reproduce.catalog import EXPERIMENTS, planned_runs
+from clearl.reproduce.runner import is_finished
+
+ROOT = Path(__file__).resolve().parent.parent
+FIGURES = ("returns-by-arm", "cumulative-by-task", "cumulative-bars", "retention", "probe")
+
+
+def publish(out: Path, name: str, commit: str) -> None:
+    """Copy the reports of all sequences of one experiment, and write the page that shows them."""
+    target = ROOT / "docs" / "results" / name
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    experiment = EXPERIMENTS[name]
+    page = [f"# {name}: {experiment.paper}", "", f"{experiment.about.capitalize()}.", ""]
+    for report in sorted((out / "reports" / name).iterdir()):
+        page += _sequence(out, name, report, target)
+    page += ["## How it was obtained", "", "```console", f"$ clearl reproduce {name} --scale laptop", "```", ""]
+    page += [f"Code: commit `{commit}`.", ""]
+    (target / "README.md").write_text("\n".join(page), encoding="utf-8")
+
+
+def _sequence(out: Path, name: str, report: Path, target: Path) -> list[str]:
+    place = target / report.name
+    for part in ("figures", "tables"):
+        shutil.copytree(report / part, place / part, ignore=shutil.ignore_patterns("paper-*"))
+    for file in ("summary.json", "findings.json"):
+        shutil.copy(report / file, place / file)
+    summary = json.loads((report / "summary.json").read_text(encoding="utf-8"))
+    findings = json.loads((report / "findings.json").read_text(encoding="utf-8"))
+    lines = [f"## {report.name}", "", f"{summary['headline']}", "", f"{_effort(out, name, report.name)}", ""]
+    lines += [f"- {note}" for note in summary["notes"]] + [""]
+    for figure in FIGURES:
+        if (report / "figures" / f"{figure}.svg").exists():
+            lines += [f"![{figure}]({report.name}/figures/{figure}.svg)", ""]
+    for table in ("cumulative", "kept", "final"):
+        lines += [f"### {table.capitalize()}", "", (report / "tables" / f"{table}.md").read_text(encoding="utf-8"), ""]
+    return [*lines, *_findings(findings)]
+
+
+def _effort(out: Path, name: str, sequence: str) -> str:
+    done = [run for run in planned_runs(name, "laptop") if run.sequence == sequence and is_finished(out / run.path)]
+    planned = [run for run in planned_runs(name, "laptop") if run.sequence == sequence]
+    hours = sum(float(MetricsTable.read(out / run.path)["wall_s"][-1]) for run in done) / 3600
+    seeds = sorted({run.config.seed for run in done})
+    return (
+        f"{len(done)} of {len(planned)} planned runs, seeds {seeds}; {hours:.1f} hours of wall time summed over runs."
+    )
+
+
+def _findings(findings: list[dict]) -> list[str]:
+    decided = [finding for finding in findings if finding.get("effect") is not None]
+    if not decided:
+        return []
+    lines = ["### Findings", "", "| claim | effect | interval | verdict |", "|---|---|---|---|"]
+    for finding in decided:
+        effect = finding["effect"]
+        interval = "" if effect["low"] is None else f"{effect['low']:.2f} to {effect['high']:.2f}"
+        lines.append(f"| {finding['claim']} | {effect['value']:.2f} | {interval} | {finding['verdict']} |")
+    return [*lines, ""]
+
+
+if __name__ == "__main__":
+    publish(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
