@@ -8,7 +8,6 @@ from typing import cast
 
 import torch
 
-from clearl.nets.acting import arrange_for_acting
 from clearl.nets.network import PolicyNetwork
 from clearl.runtimes.child import Link
 from clearl.runtimes.messages import Alive, Evaluate, Evaluated, Message, Ready, Setup
@@ -33,7 +32,6 @@ class EvaluatorProgram:
         self.tasks, self.watch, self.ready = setup.tasks, Stopwatch(), Ready((), 0)
         parts = make_parts(setup)
         network = parts.network()
-        arrange_for_acting(network)
         self.weights = places.weights(network)
         self.evaluator = parts.evaluator(cast(PolicyNetwork, TimedNetwork(network, self.watch, heartbeat(outlet))))
         building = Alive(building=True)

@@ -8,7 +8,6 @@ from typing import cast
 import numpy as np
 import torch
 
-from clearl.nets.acting import arrange_for_acting
 from clearl.nets.network import PolicyNetwork
 from clearl.nets.weights import FlatWeights
 from clearl.runtimes.child import Link
@@ -33,7 +32,6 @@ class WorkerProgram:
         self.watch = Stopwatch()
         parts = make_parts(setup)
         network = parts.network()
-        arrange_for_acting(network)
         self.weights = places.weights(network)
         self.pairs = places.pairs(parts.layout, len(setup.slots))
         timed = cast(PolicyNetwork, TimedNetwork(network, self.watch, heartbeat(outlet)))

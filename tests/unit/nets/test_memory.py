@@ -4,6 +4,8 @@ import torch
 from torch import nn
 
 from clearl.nets.memory import LstmCore, _Recurrence
+from clearl.nets.network import StepInput, build_network
+from clearl.types import EnvSpec
 
 
 def core(features: int = 3, actions: int = 2, size: int = 4) -> LstmCore:
@@ -41,3 +43,19 @@ def recurrence_arguments() -> tuple[torch.Tensor, ...]:
 
 def test_backward_by_hand_is_the_gradient() -> None:
     assert torch.autograd.gradcheck(lambda *a: _Recurrence.apply(*a)[:3], recurrence_arguments())  # type: ignore[index]  # apply is untyped
+
+
+def test_an_lstm_without_gradients_says_what_it_says_with_them() -> None:
+    network = build_network(EnvSpec((3, 10, 10), "bool", 4), torso="minatar", lstm=True, lstm_size=16, seed=1)
+    rng = torch.Generator().manual_seed(0)
+    inputs = StepInput(
+        torch.rand(5, 3, 3, 10, 10, generator=rng) < 0.3,
+        torch.randint(0, 4, (5, 3), generator=rng),
+        torch.rand(5, 3, generator=rng),
+        torch.rand(5, 3, generator=rng) < 0.3,
+    )
+    state = torch.rand(3, network.core_size, generator=rng)
+    with torch.no_grad():
+        without = network.unroll(inputs, state)
+    for ours, theirs in zip(without, network.unroll(inputs, state), strict=True):
+        assert torch.equal(ours, theirs.detach())
