@@ -1,5 +1,7 @@
-"""Results that ship: `python tools/publish_results.py OUT NAME COMMIT` takes the report of an experiment that
-`clearl reproduce NAME --out OUT` has made into docs/results/NAME, with how it was obtained. Nothing is written by hand."""
+"""Results that ship: the report of an experiment, taken into docs/results with how it was obtained.
+
+`python tools/publish_results.py OUT NAME COMMIT` after `clearl reproduce NAME --out OUT`. Nothing is written by hand.
+"""
 
 from __future__ import annotations
 
