@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from clearl.config import RunConfig, resolve, to_yaml
 from clearl.records.table import MetricsTable
@@ -47,6 +48,7 @@ def first_task(root: Path, method: str) -> np.ndarray:
     return np.array([table["return"][-1] for table in tables], float)
 
 
+@pytest.mark.timeout(1200)
 def test_the_baseline_forgets_and_clear_does_not(tmp_path: Path) -> None:
     run_all(tmp_path, jobs=os.cpu_count() or 1)
     baseline, clear = first_task(tmp_path, "baseline"), first_task(tmp_path, "clear")
