@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:  # Ray is an extra
 WORKER_CPUS = 1.0
 EVALUATOR_CPUS = 0.1
 _PROBE_S = 120.0
+_KNOCK_S = 5.0
 
 _QUIET = {"RAY_DEDUP_LOGS_SKIP_REGEX": ".", "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 # Ray's own switch for "this machine only"; without it, it listens on every interface, also when told 127.0.0.1.
@@ -58,16 +60,24 @@ def connected(address: str | None, *, cpus: int) -> Iterator[None]:
             options |= {"address": "local", "num_cpus": cpus, "include_dashboard": False}
         with _own_signals():
             try:
+                _knock(address)
                 ray.init(**options)
-            except (ConnectionError, RuntimeError, ValueError) as error:
-                told = str(error).splitlines()[0]
+            except (OSError, RuntimeError, ValueError) as error:
                 raise ConfigError(
-                    f"no Ray cluster at address {address or 'local'}: {told}; see docs/cluster.md"
+                    f"no Ray cluster at address {address or 'local'}: {str(error).splitlines()[0]}. Is it running, "
+                    "with the same RAY_AUTH_MODE and token? docs/cluster.md shows how"
                 ) from error
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _knock(address: str | None) -> None:
+    """Ray itself tries for minutes, and complains the whole time, where nobody listens."""
+    host, _, port = (address or "").rpartition(":")
+    if port.isdigit() and "/" not in host:
+        socket.create_connection((host, int(port)), timeout=_KNOCK_S).close()
 
 
 class RaySite:

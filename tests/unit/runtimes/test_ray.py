@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from clearl.errors import ConfigError, MissingExtraError
 from clearl.experiment import run
 from clearl.records.run_dir import RunDir
 from clearl.records.schema import Row
-from clearl.runtimes.messages import Setup
+from clearl.runtimes.messages import Alive, Ready, Setup, Sync, Synced
 from clearl.runtimes.ray import connected
 
 SLOTS, STEPS, ROUNDS = 4, 8, 24
@@ -39,8 +40,8 @@ def listening() -> set[str]:
     """Where the processes of a Ray of our own listen. The first to import Ray, with all that keeps it quiet."""
     with connected(None, cpus=1):
         processes = psutil.Process().children(recursive=True)
-        found = [socket for process in processes for socket in process.net_connections("inet")]
-        return {socket.laddr.ip for socket in found if socket.status == psutil.CONN_LISTEN}
+        found = [port for process in processes for port in process.net_connections("inet")]
+        return {port.laddr.ip for port in found if port.status == psutil.CONN_LISTEN}
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +77,17 @@ def children(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def test_a_ray_of_our_own_listens_on_this_machine_only(listening: set[str]) -> None:
     assert listening and listening <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+
+
+def test_an_address_where_nobody_listens_is_refused_at_once(listening: set[str]) -> None:
+    with socket.socket() as taken:  # bound, but not listening
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with (
+            pytest.raises(ConfigError, match=f"no Ray cluster at address {address}: .*refused"),
+            connected(address, cpus=0),
+        ):
+            pass
 
 
 def at_updates(deeds: dict[int, Callable[[], None]]) -> Callable[[Row], None]:
@@ -138,6 +150,48 @@ def test_a_node_without_a_package_is_named_before_training(
 def test_more_workers_than_the_cluster_has_room_for(cluster: Any, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="4 workers and 1 evaluators need 5 CPUs, the cluster has 4: give fewer"):
         run(config(workers=4), tmp_path / "run", console=False)
+
+
+BUSY = """
+import time
+from clearl.runtimes.messages import Alive, Ready, Synced
+
+class PROGRAM:
+    def __init__(self, outlet, setup, places):
+        self.ready, self.outlet = Ready((), 0), outlet
+
+    def handle(self, message):
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
+            self.outlet.send(Alive(True))
+        yield Synced()
+"""
+
+
+def test_signs_of_life_are_heard_in_the_midst_of_work(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    from clearl.runtimes.ray_actor import ChildActor, Luggage
+    from clearl.runtimes.ray_child import PublishedWeights, RayChild
+
+    (tmp_path / "busy_program.py").write_text(BUSY)
+    (tmp_path / "meta.json").write_text("{}")
+    monkeypatch.syspath_prepend(tmp_path)
+    make: Any = ray.remote
+    actor = make(concurrency_groups={"watch": 1})(ChildActor)
+    child = RayChild(lambda setup: actor.remote(), lambda name, node: None, Luggage.of(tmp_path))
+    child.begin(Setup("busy", "busy_program", "", "", str(tmp_path), 0), [PublishedWeights(1)])
+    heard: list[Any] = []
+    while len(heard) < 1 or not isinstance(heard[-1], Synced):
+        ray.wait(child.awaited, timeout=0.1)
+        said = child.poll()
+        heard += said
+        if said and isinstance(said[-1], Ready):
+            child.send(Sync())
+    child.end()
+    assert heard[0] == Ready((), 0) and set(heard[1:-1]) == {Alive(building=True)}
 
 
 def test_a_node_dies_and_its_worker_goes_on_elsewhere_with_the_loss_counted(
