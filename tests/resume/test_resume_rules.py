@@ -150,6 +150,15 @@ def test_a_finished_run_says_so_and_returns_its_result(whole: Path) -> None:
     assert result.metrics and tree_of_files(whole) == before
 
 
+def test_a_run_killed_between_its_last_checkpoint_and_its_end_has_nothing_left_to_do(
+    whole: Path, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(whole, tmp_path / "run"))
+    RunDir.open(out).set_status("running", metrics_bytes=None)
+    assert run(CONFIG, out, console=False).trained
+    assert_same_runs(whole, out, CONFIG)
+
+
 def test_a_directory_that_is_being_trained_is_left_alone(broken: Path) -> None:
     with RunDir.open(broken).locked():
         before = tree_of_files(broken)
