@@ -67,17 +67,26 @@ def finish(config: RunConfig, out: Path) -> None:
     assert process.exitcode == 0, f"the run in {out} ended with {process.exitcode}"
 
 
-def kill_and_finish(config: RunConfig, out: Path, *, kills: int, within_s: float, rng: random.Random) -> int:
-    """Kill the run `kills` times, each time at a random moment, then let it end; how often it was really killed."""
-    killed = 0
+def kill_and_finish(config: RunConfig, out: Path, *, kills: int, whole: Path, rng: random.Random) -> int:
+    """Kill the run `kills` times, each time at a random moment, then let it end; how often it was really killed.
+
+    The moment is a random share of the rows of the `whole` run and a little more, so that it does not depend on speed.
+    """
+    killed, nbytes = 0, (whole / "metrics.jsonl").stat().st_size
     for _ in range(kills):
-        process = start(config, out)
-        process.join(rng.uniform(0, within_s))
+        process, until = start(config, out), rng.uniform(0, nbytes)
+        while process.is_alive() and _nbytes(out / "metrics.jsonl") < until:
+            process.join(0.005)
+        process.join(rng.uniform(0, 0.1))
         killed += process.is_alive()
         process.kill()
         process.join()
     finish(config, out)
     return killed
+
+
+def _nbytes(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
 
 
 def rows(out: Path, *kinds: str) -> list[Row]:
