@@ -8,7 +8,7 @@ from statistics import median
 
 import psutil
 import pytest
-from run_processes import children, rows_of, shared_memory
+from run_processes import RowCounter, children, shared_memory
 from whole_runs import small_config, start
 
 from clearl.config import RunConfig
@@ -29,11 +29,11 @@ class Sample:
 
 def watch(config: RunConfig, out: Path, *, every_s: float) -> dict[str, list[Sample]]:
     """Samples of every process of a run, from its first row to its end, by the name of the process."""
-    process, samples = start(config, out), dict[str, list[Sample]]()
+    process, written, samples = start(config, out), RowCounter(out), dict[str, list[Sample]]()
     assert process.pid is not None
     while process.is_alive():
         process.join(every_s)
-        trained = rows_of(out, "train")[-1:]
+        trained = written.rows("train")[-1:]
         try:
             family = {"learner": process.pid, **children(process.pid)}
             for name, pid in family.items() if trained else ():

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from run_processes import alive, children, rows_of, shared_memory, wait_until
+from run_processes import RowCounter, alive, children, shared_memory, wait_until
 from whole_runs import assert_equal, contents, finish, rows, shards, small_config, start, state, top_by_number
 
 from clearl.config import RunConfig, to_yaml
@@ -53,14 +53,15 @@ def kill_run(
         process = start(config, out)
         assert process.pid is not None
         wait_until(process, lambda pid=process.pid: len(children(pid)) >= 2)
-        before = len(rows_of(out, "train"))
-        wait_until(process, lambda n=before: len(rows_of(out, "train")) > n + 5)
+        written = RowCounter(out)
+        before = len(written.rows("train"))
+        wait_until(process, lambda n=before, w=written: len(w.rows("train")) > n + 5)
         process.join(rng.uniform(0, 0.3))
         family = list(children(process.pid).values())
         os.kill(process.pid, signal.SIGKILL)
         process.join()
         gone_s.append(wait_for_end(family))
-        trained = [row["frames"] for row in rows_of(out, "train")]
+        trained = [row["frames"] for row in RowCounter(out).rows("train")]
         assert trained == sorted(set(trained)) and trained[-1] >= least_frames
         least_frames = checkpointed_frames(out)
         found = on_disk(out, config, tmp_path / "copy")

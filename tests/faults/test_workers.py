@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from run_processes import children, rows_of, shared_memory, wait_until
+from run_processes import RowCounter, children, shared_memory, wait_until
 from whole_runs import contents, rows, shards, small_config, start, state, top_by_number
 
 from clearl.config import RunConfig
@@ -58,16 +58,16 @@ def stop(process: BaseProcess, out: Path) -> None:
 def kill_workers(out: Path, record: Record, *, kills: int, notice_s: float, replace_s: float, seed: int) -> None:
     """SIGKILL at random moments of one run; every one is noticed, made good and counted, and nothing is lost."""
     rng, noticed, replaced = random.Random(seed), [], []
-    shared = shared_memory()
+    shared, written = shared_memory(), RowCounter(out)
     process = start(ENDLESS, out)
-    wait_until(process, lambda: len(rows_of(out, "train")) > 5)
+    wait_until(process, lambda: len(written.rows("train")) > 5)
     assert process.pid is not None
     for number in range(kills):
         process.join(rng.uniform(0, 0.3))
         victim = rng.choice(("worker-0", "worker-1"))
         os.kill(children(process.pid)[victim], signal.SIGKILL)
-        noticed.append(wait_until(process, lambda n=number: len(rows_of(out, "fault")) > n))
-        replaced.append(noticed[-1] + wait_until(process, lambda n=number: len(rows_of(out, "restart")) > n))
+        noticed.append(wait_until(process, lambda n=number: len(written.rows("fault")) > n))
+        replaced.append(noticed[-1] + wait_until(process, lambda n=number: len(written.rows("restart")) > n))
     assert shared_memory() == shared, "shared memory with a name outlives its processes"
     stop(process, out)
     record("kills", f"{kills}, noticed after {max(noticed):.2f} s and replaced after {max(replaced):.2f} s at the most")
@@ -90,13 +90,13 @@ def test_a_hundred_workers_killed_at_random_moments(tmp_path: Path, record_prope
 def stop_worker(out: Path, record: Record, *, stops: int, slack_s: float, timeout_s: float) -> None:
     """SIGSTOP: the worker is alive and says nothing."""
     config = small_config(**{**vars(ENDLESS), "worker_timeout_s": timeout_s})
-    process, waits = start(config, out), []
-    wait_until(process, lambda: len(rows_of(out, "train")) > 5)
+    process, written, waits = start(config, out), RowCounter(out), []
+    wait_until(process, lambda: len(written.rows("train")) > 5)
     assert process.pid is not None
     for number in range(stops):
         os.kill(children(process.pid)[f"worker-{number % 2}"], signal.SIGSTOP)
-        waits.append(wait_until(process, lambda n=number: len(rows_of(out, "fault")) > n))
-        wait_until(process, lambda n=number: len(rows_of(out, "restart")) > n)
+        waits.append(wait_until(process, lambda n=number: len(written.rows("fault")) > n))
+        wait_until(process, lambda n=number: len(written.rows("restart")) > n)
     stop(process, out)
     record("stops", f"{stops}, named after {max(waits):.2f} s at the most, with worker_timeout_s {timeout_s:g}")
     for number, row in enumerate(rows(out, "fault")):
