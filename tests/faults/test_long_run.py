@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -64,15 +64,15 @@ def assert_steady(samples: list[Sample], name: str) -> None:
         assert median(late) <= median(early) and max(late) <= max(early) + 2, f"{name}: {count} grow, {early} {late}"
 
 
-def check(config: RunConfig, out: Path, record: Record, *, most_mb: float, every_s: float) -> None:
+def check(
+    config: RunConfig, out: Path, record: Record, *, processes: Sequence[str], most_mb: float, every_s: float
+) -> None:
     shared = shared_memory()
     samples = watch(config, out, every_s=every_s)
-    assert {"learner", "worker-0", "evaluator"} <= samples.keys()
-    growth = {name: growth_per_million(taken) / MB for name, taken in samples.items() if len(taken) >= 8}
-    assert growth.keys() == samples.keys(), {name: len(taken) for name, taken in samples.items()}
+    growth = {name: growth_per_million(samples[name]) / MB for name in processes}
     record("growth", ", ".join(f"{name} {grown:+.2f} MB" for name, grown in growth.items()) + " per million frames")
-    for name, taken in samples.items():
-        assert_steady(taken, name)
+    for name in processes:
+        assert_steady(samples[name], name)
     assert shared_memory() == shared
     assert max(growth.values()) < most_mb, growth
 
@@ -80,10 +80,11 @@ def check(config: RunConfig, out: Path, record: Record, *, most_mb: float, every
 def test_a_run_holds_no_more_at_its_end_than_in_its_middle(tmp_path: Path, record_property: Record) -> None:
     """So short a run is noisy, but a batch that leaks at every update makes 1000 MB in a million frames."""
     config = small_config(
-        runtime="local", workers=1, cycles=1, frames_per_visit=10_000, slots=16, batch_unrolls=16, unroll_steps=20,
-        buffer_frames=3200, eval_every_frames=2000, checkpoint_every_frames=4000, record_every_updates=1,
+        runtime="local", workers=1, cycles=1, frames_per_visit=20_000, slots=16, batch_unrolls=16, unroll_steps=20,
+        buffer_frames=3200, eval_every_frames=10_000, checkpoint_every_frames=4000, record_every_updates=1,
     )  # fmt: skip
-    check(config, tmp_path, record_property, most_mb=400, every_s=0.05)
+    # The evaluator may come to its first evaluation late: it is left to the long form.
+    check(config, tmp_path, record_property, processes=("learner", "worker-0"), most_mb=400, every_s=0.05)
 
 
 @pytest.mark.faults
@@ -95,5 +96,6 @@ def test_two_million_frames(tmp_path: Path, record_property: Record) -> None:
         eval_max_steps=500, checkpoint_every_frames=100_000, record_every_updates=20,
     )  # fmt: skip
     begun = time.monotonic()
-    check(config, tmp_path, record_property, most_mb=1.0, every_s=1.0)
+    everyone = ("learner", "worker-0", "worker-1", "evaluator")
+    check(config, tmp_path, record_property, processes=everyone, most_mb=1.0, every_s=1.0)
     record_property("seconds", round(time.monotonic() - begun))
