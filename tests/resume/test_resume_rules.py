@@ -9,8 +9,9 @@ from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import numpy as np
 import pytest
-from whole_runs import assert_same_runs, rows, small_config, start, state
+from whole_runs import assert_same_runs, contents, rows, shards, small_config, start, state
 
 from clearl.checkpoint import CheckpointStore
 from clearl.config import RunConfig
@@ -215,11 +216,24 @@ def test_replay_in_ram_is_lost_with_the_process_and_the_run_says_so(tmp_path: Pa
 
 
 def test_environments_without_a_state_start_new_episodes(tmp_path: Path) -> None:
-    config = replace(CONFIG, suite="gym:CartPole-v1", tasks=(), torso="mlp")
+    config = replace(CONFIG, suite="gym:CartPole-v1", tasks=(), torso="mlp", buffer_frames=4000)
     crash_at_row(config, tmp_path, 5)
+    before = state(tmp_path)["shards"][0]
     assert run(config, tmp_path, console=False).status == "finished"
     frames = [row["frames"] for row in rows(tmp_path, "train")]
     assert frames == sorted(set(frames)) and state(tmp_path)["finished"]
+    held = contents(shards(tmp_path, config)[0])
+    assert held[before]["first"][0] and not np.array_equal(held[before]["frames"], held[0]["frames"]), "other episodes"
+
+
+def test_the_size_of_a_checkpoint_does_not_depend_on_the_buffer(tmp_path: Path) -> None:
+    sizes = []
+    for frames in (200, 20_000):
+        run(replace(CONFIG, buffer_frames=frames), tmp_path / str(frames), console=False)
+        newest = CheckpointStore(tmp_path / str(frames) / "checkpoints").newest()
+        assert newest is not None
+        sizes.append(sum(file.stat().st_size for file in newest.path.iterdir()))
+    assert abs(sizes[0] - sizes[1]) < 200, sizes
 
 
 def forget_faults(out: Path) -> None:

@@ -13,9 +13,9 @@ from clearl.runtimes.progress import Progress, fitting
 
 def run_inline(job: Job) -> None:
     """Act, learn, evaluate, in turn."""
-    run = _InlineRun(job)
+    saved = job.checkpoints.newest()
+    run = _InlineRun(job, incarnation=_incarnation(saved))
     try:
-        saved = job.checkpoints.newest()
         if saved is None:
             run.begin()
         else:
@@ -26,9 +26,9 @@ def run_inline(job: Job) -> None:
 
 
 class _InlineRun:
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, *, incarnation: int) -> None:
         self.job, self.slots = job, list(range(job.config.slots))
-        self.worker = job.parts.worker(self.slots, job.learner.network)
+        self.worker = job.parts.worker(self.slots, job.learner.network, incarnation=incarnation)
         self.evaluator = job.parts.evaluator(job.learner.network)
         self.new, self.replay = job.parts.layout.empty(len(self.slots)), job.parts.layout.empty(len(self.slots))
         self.has_replay = np.zeros(len(self.slots), bool)
@@ -111,3 +111,12 @@ class _InlineRun:
         if oldest is not None:
             for shard, sequence in zip(self.worker.shards, oldest.json["shards"], strict=True):
                 shard.set_floor(int(sequence))
+
+
+def _incarnation(saved: Saved | None) -> int:
+    """0 where acting goes on exactly; else environments begin anew, and must not live through the first days again."""
+    if saved is None:
+        return 0
+    with fitting(saved.path):
+        exact = saved.json["actor"] is not None
+        return 0 if exact else int(saved.json["learner"]["state"]["counters"]["updates"])
