@@ -117,4 +117,4 @@ def test_a_run_killed_as_a_whole_leaves_nobody_and_loses_nothing(
 @pytest.mark.faults
 @pytest.mark.timeout(1500)
 def test_runs_killed_as_a_whole_twenty_times(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
-    kill_run(tmp_path, record_property, config_of(100_000), kills=20, seed=2)
+    kill_run(tmp_path, record_property, config_of(30_000), kills=20, seed=2)
