@@ -138,7 +138,9 @@ class RunConfig:
     frame_stack: Annotated[int | None, Between(1, 16), "frames in one observation"] = None
     grayscale: Annotated[bool | None, "grey frames instead of colour"] = None
     action_repeat: Annotated[int | None, Between(1, 64), "frames for which an action is held"] = None
-    sticky_action_probability: Annotated[Share, "probability that the last action is repeated instead"] = 0.0
+    sticky_action_probability: Annotated[
+        float, Between(0, 0.99), "probability that the last action is repeated instead"
+    ] = 0.0
     life_loss_terminates: Annotated[bool, "Atari: a lost life ends the episode in training"] = False
     noop_max: Annotated[int, Between(0, 1000), "Atari: most no-ops at the start of an episode"] = 30
     level_cache: Annotated[str | None, "DMLab: directory of compiled levels"] = None

@@ -44,6 +44,7 @@ from clearl.replay.mixing import Mixer
 from clearl.replay.shard import ReplayShard
 from clearl.replay.store import open_store
 from clearl.runtimes import RUNTIMES
+from clearl.runtimes.bfloat16 import check_autocast
 from clearl.runtimes.job import Job
 from clearl.runtimes.progress import fitting
 from clearl.runtimes.recorder import Recorder
@@ -138,6 +139,7 @@ def run(
     out = Path(out)
     refuse_foreign(out)
     import_plugins(config.imports)
+    check_autocast(config)
     suite = make_suite(config.suite, config.tasks, config)
     config = replace(config, tasks=suite.tasks)
     plans = make_plans(config, suite.tasks)

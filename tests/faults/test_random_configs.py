@@ -20,6 +20,7 @@ from clearl.errors import ConfigError
 from clearl.experiment import run
 from clearl.learner import Learner
 from clearl.methods import NAMES
+from clearl.runtimes.bfloat16 import _try_out
 from clearl.types import Batch, Visit
 
 UPDATES = 2
@@ -46,7 +47,6 @@ SOUND: dict[str, list[Any]] = {
     "workers": [None, 1, 2],
     "slots": [1, 2, 3, 5],
     "device": ["cpu"],
-    "autocast": [False],
     "learner_threads": [None, 1],
     "address": [None],
     "unroll_steps": [1, 2, 5],
@@ -148,6 +148,7 @@ def explore(number: int, seed: int) -> Counter[str]:
     counted = Counter[str]()
     for suite in ("minatar", "gym:CartPole-v1"):
         outcome({"suite": suite})  # imports are made once, not within the limit of some config
+    _try_out()
 
     @examples(
         max_examples=number, deadline=None, database=None, derandomize=False, phases=[Phase.generate, Phase.shrink],
