@@ -22,7 +22,13 @@ TINY_RUN = {
     "--eval-episodes": "2",
     "--eval-max-steps": "50",
 }
-TINY = {"run": TINY_RUN, "eval": {"--episodes": "2"}, "video": {"--max-steps": "10"}, "check": {"--steps": "200"}}
+TINY = {
+    "run": TINY_RUN,
+    "reproduce": {"--scale": "smoke"},
+    "eval": {"--episodes": "2"},
+    "video": {"--max-steps": "10"},
+    "check": {"--steps": "200"},
+}
 
 
 def _blocks(language: str) -> list[str]:
@@ -58,7 +64,7 @@ def test_every_command_runs(tmp_path: Path):
     assert {command[0] for command in commands} == {"clearl"}
     for _, verb, *arguments in commands:
         command = [sys.executable, "-m", "clearl", verb, *_small(verb, arguments)]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=400)
         assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout}\n{done.stderr}"
 
 
@@ -66,7 +72,7 @@ def test_every_command_runs(tmp_path: Path):
 def test_every_python_block_runs(code: str, tmp_path: Path):
     main_guarded = "if __name__ == '__main__':\n" + "".join(f"    {line}\n" for line in code.splitlines())
     (tmp_path / "block.py").write_text(main_guarded)
-    done = subprocess.run([sys.executable, "block.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "block.py"], cwd=tmp_path, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("finished")
 
