@@ -111,6 +111,27 @@ def test_a_signal_gives_a_checkpoint_and_the_same_command_goes_on(whole: Path, t
     assert_same_runs(whole, tmp_path, CONFIG)
 
 
+def test_a_signal_after_the_last_evaluation_does_not_repeat_it(whole: Path, tmp_path: Path) -> None:
+    last = [row for row in rows(whole) if row["kind"] == "eval"][-1]
+
+    def stop_after(row: Row) -> None:
+        if row["kind"] == "eval" and (row["task"], row["frames"]) == (last["task"], last["frames"]):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    assert run(CONFIG, tmp_path, console=False, listeners=[stop_after]).status == "interrupted"
+    assert run(CONFIG, tmp_path, console=False).status == "finished"
+    assert_same_runs(whole, tmp_path, CONFIG)
+
+
+def test_a_crash_after_the_last_checkpoint_leaves_nothing_to_do(tmp_path: Path) -> None:
+    config = replace(CONFIG, runtime="local", workers=1)
+    run(config, tmp_path, console=False)
+    before = rows(tmp_path)
+    RunDir.open(tmp_path).set_status("running")
+    assert run(config, tmp_path, console=False).status == "finished"
+    assert [row for row in rows(tmp_path) if row["kind"] != "resume"] == before
+
+
 def test_a_long_evaluation_does_not_delay_the_end(tmp_path: Path) -> None:
     config = replace(CONFIG, tasks=("freeway",), eval_episodes=300, eval_max_steps=10_000)
     process = start(config, tmp_path)

@@ -9,36 +9,35 @@ import numpy as np
 import zstandard
 
 from clearl.errors import ConfigError, CorruptFileError
-from clearl.types import Field, Rows, UnrollLayout
+from clearl.types import Rows, UnrollLayout
 
 _VERSION = 1
 _HEADER = struct.Struct("<BI")  # version, bytes of the unroll before compression
 
 
+def _payload_dtype(layout: UnrollLayout) -> np.dtype:
+    """The uncompressed payload: the fields of an unroll one after the other, bools eight to a byte."""
+    formats: list[tuple[str, np.dtype, tuple[int, ...]]] = []
+    for name, field in layout.fields.items():
+        dtype = np.dtype(field.dtype)
+        if dtype == np.bool_:
+            bits = int(np.prod(field.shape, dtype=np.int64))
+            formats.append((name, np.dtype(np.uint8), (-(-bits // 8),)))
+        else:
+            formats.append((name, dtype, field.shape))
+    return np.dtype(formats)
+
+
 @dataclass(frozen=True)
 class _Part:
-    """Where one field of an unroll lies in the uncompressed payload."""
+    """One field of an unroll, and its place in the uncompressed payload of a codec."""
 
-    field: Field
+    name: str
+    shape: tuple[int, ...]
     dtype: np.dtype
-    count: int
-    start: int
-    stop: int
-
-    @property
-    def packed(self) -> bool:
-        return self.dtype == np.bool_
-
-
-def _parts(layout: UnrollLayout) -> dict[str, _Part]:
-    parts, offset = {}, 0
-    for name, field in layout.fields.items():
-        count = int(np.prod(field.shape, dtype=np.int64))
-        dtype = np.dtype(field.dtype)
-        size = -(-count // 8) if dtype == np.bool_ else field.nbytes
-        parts[name] = _Part(field, dtype, count, offset, offset + size)
-        offset += size
-    return parts
+    bits: int
+    """How many bools are packed here; 0 for a field of another kind."""
+    place: np.ndarray
 
 
 class Codec:
@@ -46,9 +45,17 @@ class Codec:
 
     def __init__(self, layout: UnrollLayout) -> None:
         self.layout = layout
-        self._parts = _parts(layout)
-        self.raw_nbytes = max(part.stop for part in self._parts.values())
-        self._scratch = np.empty(self.raw_nbytes, np.uint8)
+        self._dtype = _payload_dtype(layout)
+        self._scratch = np.zeros(1, self._dtype)
+        self._parts = [
+            _Part(
+                name, field.shape, np.dtype(field.dtype),
+                int(np.prod(field.shape, dtype=np.int64)) if np.dtype(field.dtype) == np.bool_ else 0,
+                self._scratch[name],
+            )
+            for name, field in layout.fields.items()
+        ]  # fmt: skip
+        self.raw_nbytes = self._dtype.itemsize
         self._compressor = zstandard.ZstdCompressor(level=1, write_content_size=True)
         # One-shot decompression allocates the declared size, which `_decompress` has compared with the layout's.
         self._decompressor = zstandard.ZstdDecompressor()
@@ -60,18 +67,14 @@ class Codec:
 
     def encode(self, row: Rows) -> bytes:
         """One unroll, its fields without a slot axis, as a payload."""
-        for name, part in self._parts.items():
-            array = row[name]
-            if array.shape != part.field.shape or array.dtype != part.dtype:
+        for part in self._parts:
+            array = row[part.name]
+            if array.shape != part.shape or array.dtype != part.dtype:
                 raise ConfigError(
-                    f"the unroll's field {name!r} is {array.dtype}{array.shape}, its layout says "
-                    f"{part.dtype}{part.field.shape}; fill the arrays that UnrollLayout.empty gives"
+                    f"the unroll's field {part.name!r} is {array.dtype}{array.shape}, its layout says "
+                    f"{part.dtype}{part.shape}; fill the arrays that UnrollLayout.empty gives"
                 )
-            target = self._scratch[part.start : part.stop]
-            if part.packed:
-                target[...] = np.packbits(array.reshape(-1))
-            else:
-                target.view(part.dtype).reshape(part.field.shape)[...] = array
+            part.place[0] = np.packbits(array) if part.bits else array
         return _HEADER.pack(_VERSION, self.raw_nbytes) + self._compressor.compress(self._scratch.data)
 
     def decode(self, payload: bytes | memoryview) -> Rows:
@@ -82,14 +85,12 @@ class Codec:
 
     def decode_into(self, payload: bytes | memoryview, rows: Rows, index: int) -> None:
         """The unroll in `payload`, written to `rows` at `index`; nothing is written if the payload is damaged."""
-        raw = self._decompress(memoryview(payload))
-        for name, part in self._parts.items():
-            if part.packed:
-                bits = np.frombuffer(raw, np.uint8, part.stop - part.start, part.start)
-                rows[name][index] = np.unpackbits(bits, count=part.count).view(np.bool_).reshape(part.field.shape)
-            else:
-                values = np.frombuffer(raw, part.dtype, part.count, part.start)
-                rows[name][index] = values.reshape(part.field.shape)
+        raw = np.frombuffer(self._decompress(memoryview(payload)), self._dtype)
+        for part in self._parts:
+            values = raw[part.name][0]
+            if part.bits:
+                values = np.unpackbits(values, count=part.bits).view(np.bool_).reshape(part.shape)
+            rows[part.name][index] = values
 
     def _decompress(self, payload: memoryview) -> bytes:
         if len(payload) < _HEADER.size or len(payload) > self.max_nbytes:

@@ -99,6 +99,8 @@ class TaskSequence:
     settings: dict[str, Any] = field(default_factory=dict)
     probe_task: str | None = None
     probe_positions: tuple[int, ...] = ()
+    tuned: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Constants of single arms that were searched for this sequence, on seeds that are not reported."""
 
 
 _TINY = {
@@ -113,7 +115,7 @@ SCHEMES = {
     ),
     "laptop": TaskSequence(
         "schemes", "minatar-schemes", 5, {**_ONE_CORE, "cycles": 4, "eval_every_frames": 24_000}, "breakout@3",
-        (0, 3, 6, 9),
+        (0, 5, 10),
     ),
 }  # fmt: skip
 GAMES = {
@@ -168,7 +170,7 @@ def _sequences(experiment: Experiment, scale: Scale) -> list[tuple[TaskSequence,
 
 
 def _arm_runs(experiment: Experiment, sequence: TaskSequence, arm: str, seed: int) -> list[PlannedRun]:
-    settings = {**sequence.settings, **ARMS[arm], "seed": seed}
+    settings = {**sequence.settings, **ARMS[arm], **sequence.tuned.get(arm, {}), "seed": seed}
     if not experiment.probe:
         return [PlannedRun(sequence.name, arm, resolve(preset=sequence.preset, flags=settings))]
     tasks = (*resolve(preset=sequence.preset, flags=sequence.settings).tasks, sequence.probe_task)

@@ -73,7 +73,7 @@ def test_paths_tell_all_runs_apart(name: str) -> None:
 
 def test_probes_come_at_several_positions() -> None:
     runs = planned_runs("plasticity", "laptop", seeds=1)
-    assert {run.config.probe_position for run in runs} == {0, 3, 6, 9}
+    assert {run.config.probe_position for run in runs} == {0, 5, 10}
     assert {run.config.protocol for run in runs} == {"probe"}
 
 
