@@ -6,12 +6,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 TEST_ENV := OMP_NUM_THREADS=1
 TEST_JOBS ?= 2
 
-.PHONY: help install install-all demo test test-faults lint type imports bench bench-check docs clean
+.PHONY: help install install-all demo test test-faults test-nightly lint type imports bench bench-check docs clean
 
 help:
 	@echo "make demo         forgetting and its cure, on this machine, in minutes"
 	@echo "make test         lint, types, layers and all tests"
 	@echo "make test-faults  the full counts of the fault injection tests"
+	@echo "make test-nightly a minute of real training on every suite"
 	@echo "make lint | type | imports"
 	@echo "make bench | bench-check"
 	@echo "make docs         the documentation as HTML in build/docs"
@@ -43,6 +44,9 @@ test-faults: install-all
 	@mkdir -p build
 	$(TEST_ENV) $(BIN)/python -m pytest -m faults -o junit_family=xunit1 --junitxml=build/faults.xml; status=$$?; \
 	$(BIN)/python tools/reliability_table.py build/faults.xml docs/reliability.md; exit $$status
+
+test-nightly: install-all
+	$(BIN)/python -m pytest -m nightly
 
 lint: install-all
 	$(BIN)/ruff check src tests benchmarks tools

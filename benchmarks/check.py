@@ -69,11 +69,13 @@ def achieved_over_ideal(name: str) -> Callable[[Options], list[float]]:
     return values
 
 
-def rate_ratio(changes: Mapping[str, object], other_changes: Mapping[str, object]) -> Callable[[Options], list[float]]:
-    """The rate of MinAtar training with some settings over that with others, one after the other."""
+def rate_ratio(
+    name: str, changes: Mapping[str, object], other_changes: Mapping[str, object]
+) -> Callable[[Options], list[float]]:
+    """The rate of training with some settings over that with others, one after the other."""
 
     def values(options: Options) -> list[float]:
-        config, other = workload("minatar", **changes), workload("minatar", **other_changes)
+        config, other = workload(name, **changes), workload(name, **other_changes)
         guess, ratios = 5_000.0, []
         for repeat in range(options.repeats):
             pair = [config, other] if repeat % 2 == 0 else [other, config]
@@ -128,8 +130,15 @@ GUARDS: dict[str, Guard] = {
     "atari": Guard("achieved / ideal, atari", 0.80, 0.05, achieved_over_ideal("atari")),
     "atari-lstm": Guard("achieved / ideal, atari-lstm", 0.80, 0.05, achieved_over_ideal("atari-lstm")),
     "minatar": Guard("achieved / ideal, minatar", 0.70, 0.05, achieved_over_ideal("minatar")),
-    "replay": Guard("CLEAR's rate / baseline's", 0.95, 0.03, rate_ratio({}, {"method": "baseline"})),
-    "evaluation": Guard("with evaluation / without", 0.90, 0.03, rate_ratio({}, _NO_EVALUATION)),
+    "replay-atari": Guard(
+        "CLEAR's rate / baseline's, atari", 0.95, 0.03, rate_ratio("atari", {}, {"method": "baseline"})
+    ),
+    "replay": Guard("CLEAR's rate / baseline's, minatar", 0.95, 0.03, rate_ratio("minatar", {}, {"method": "baseline"})),
+    "disk": Guard(
+        "replay on disk / in RAM, minatar", 0.95, 0.03,
+        rate_ratio("minatar", {"replay_store": "disk"}, {"replay_store": "ram"}),
+    ),
+    "evaluation": Guard("with evaluation / without", 0.90, 0.03, rate_ratio("minatar", {}, _NO_EVALUATION)),
     "peak-shallow": Guard("learner, share of matmul peak, shallow net", 0.40, 0.10, share_of_peak("atari")),
     "peak-minatar": Guard(
         "learner, share of matmul peak, MinAtar net at B = 128", 0.30, 0.10,

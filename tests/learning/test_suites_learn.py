@@ -1,0 +1,50 @@
+"""A minute of real training on every suite that can be installed: CLEAR gets better than the untrained policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clearl.config import resolve
+from clearl.experiment import run
+from clearl.records.table import MetricsTable
+
+
+@dataclass(frozen=True)
+class Minute:
+    """About a minute of training on two cores, and by how much the score must rise in it."""
+
+    preset: str
+    task: str
+    frames: int
+    gain: float
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+MINUTES = [
+    Minute("minatar", "breakout", 1_000_000, 3.0),
+    Minute("gym-classic", "CartPole-v1", 300_000, 150.0, {"suite": "gym:CartPole-v1"}),
+    Minute("minigrid", "MiniGrid-Empty-Random-6x6-v0", 500_000, 0.3),
+    Minute("vizdoom", "basic", 400_000, 50.0),
+    Minute("impala-atari", "boxing", 800_000, 3.0, {"anneal": False}),
+]
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("minute", MINUTES, ids=[minute.preset for minute in MINUTES])
+def test_a_minute_of_training_raises_the_score(minute: Minute, tmp_path: Path) -> None:
+    flags = {
+        "method": "clear", "tasks": (minute.task,), "cycles": 1, "frames_per_visit": minute.frames,
+        "eval_every_frames": minute.frames, "eval_episodes": 16, "checkpoint_every_frames": None, "seed": 0,
+    }  # fmt: skip
+    run(resolve(minute.preset, flags={**flags, **minute.more}), tmp_path, console=False)
+    table = MetricsTable.read(tmp_path)
+    scores = table.where(kind="eval")["return"]
+    assert scores[-1] >= scores[0] + minute.gain, scores
+    losses = table.where(kind="train")["loss"]
+    assert all(np.isfinite(list(loss.values())).all() for loss in losses)
