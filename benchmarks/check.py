@@ -133,7 +133,9 @@ GUARDS: dict[str, Guard] = {
     "replay-atari": Guard(
         "CLEAR's rate / baseline's, atari", 0.95, 0.03, rate_ratio("atari", {}, {"method": "baseline"})
     ),
-    "replay": Guard("CLEAR's rate / baseline's, minatar", 0.95, 0.03, rate_ratio("minatar", {}, {"method": "baseline"})),
+    "replay": Guard(
+        "CLEAR's rate / baseline's, minatar", 0.95, 0.03, rate_ratio("minatar", {}, {"method": "baseline"})
+    ),
     "disk": Guard(
         "replay on disk / in RAM, minatar", 0.95, 0.03,
         rate_ratio("minatar", {"replay_store": "disk"}, {"replay_store": "ram"}),
