@@ -10,8 +10,12 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
+
 from clearl.records.table import MetricsTable
-from clearl.reproduce.catalog import EXPERIMENTS, planned_runs
+from clearl.report.load import Run, load_runs
+from clearl.report.metrics import mean_return
+from clearl.reproduce.catalog import EXPERIMENTS, PlannedRun, planned_runs
 from clearl.reproduce.runner import is_finished
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,11 +51,40 @@ def _sequence(out: Path, name: str, report: Path, target: Path) -> list[str]:
             lines += [f"![{figure}]({report.name}/figures/{figure}.svg)", ""]
     for table in ("cumulative", "kept", "final"):
         lines += [f"### {table.capitalize()}", "", (report / "tables" / f"{table}.md").read_text(encoding="utf-8"), ""]
-    return [*lines, *_findings(findings)]
+    return [*lines, *_by_cycle(out, name, report.name), *_findings(findings)]
+
+
+def _finished(out: Path, name: str, sequence: str) -> list[PlannedRun]:
+    return [run for run in planned_runs(name, "laptop") if run.sequence == sequence and is_finished(out / run.path)]
+
+
+def _by_cycle(out: Path, name: str, sequence: str) -> list[str]:
+    """Whether arms come nearer to each other with time: the mean return over all tasks within each cycle."""
+    done = _finished(out, name, sequence)
+    if EXPERIMENTS[name].probe or not done:
+        return []
+    cycles = done[0].config.cycles
+    lines = ["### Mean return by cycle", "", "The mean over tasks of the evaluated return within each cycle, with the "]
+    lines[-1] += "standard deviation over seeds."
+    lines += ["", f"| arm | {' | '.join(f'cycle {k + 1}' for k in range(cycles))} |", "|---" * (cycles + 1) + "|"]
+    for arm in dict.fromkeys(run.arm for run in done):
+        runs = [load_runs([out / run.path])[0] for run in done if run.arm == arm]
+        cells = []
+        for k in range(cycles):
+            means = [_over_tasks(run, k / cycles, (k + 1) / cycles) for run in runs]
+            cells.append(f"{np.mean(means):.2f} ± {np.std(means):.2f}")
+        lines.append(f"| {arm} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def _over_tasks(run: Run, start: float, end: float) -> float:
+    """The mean over tasks of the evaluated return between two shares of a run."""
+    means = [mean_return(run, task, start * run.end_frames, end * run.end_frames) for task in sorted(run.curves)]
+    return float(np.mean([mean for mean in means if mean is not None]))
 
 
 def _effort(out: Path, name: str, sequence: str) -> str:
-    done = [run for run in planned_runs(name, "laptop") if run.sequence == sequence and is_finished(out / run.path)]
+    done = _finished(out, name, sequence)
     planned = [run for run in planned_runs(name, "laptop") if run.sequence == sequence]
     hours = sum(float(MetricsTable.read(out / run.path)["wall_s"][-1]) for run in done) / 3600
     seeds = sorted({run.config.seed for run in done})

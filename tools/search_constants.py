@@ -21,14 +21,15 @@ from clearl.reproduce.runner import run_all
 ROOT = Path(__file__).resolve().parent.parent
 SEEDS = (100, 101)
 CYCLES = 2
-GRID: dict[str, list[dict[str, float]]] = {
+GRID: dict[str, list[dict[str, float | bool]]] = {
     "baseline": [{}],
-    "ewc": [{"ewc_lambda": value} for value in (1e2, 1e3, 1e4, 1e5)],
-    "online-ewc": [{"online_ewc_lambda": value} for value in (2.5e1, 2.5e2, 2.5e3, 2.5e4)],
+    "ewc": [{"ewc_lambda": value} for value in (1e4, 1e5, 1e6)],
+    "online-ewc": [{"online_ewc_lambda": value} for value in (2.5e4, 2.5e5, 2.5e6)],
     "progress-compress": [
-        {"online_ewc_lambda": value, "compress_frames": frames}
-        for value in (2.5e1, 2.5e2, 2.5e3)
+        {"online_ewc_lambda": value, "compress_frames": frames, "reset_active": reset}
+        for value in (2.5e3, 2.5e5)
         for frames in (30_000, 60_000)
+        for reset in (True, False)
     ],
 }
 
