@@ -29,9 +29,11 @@ def publish(out: Path, name: str, commit: str) -> None:
     target.mkdir(parents=True)
     experiment = EXPERIMENTS[name]
     page = [f"# {name}: {experiment.paper}", "", f"{experiment.about.capitalize()}.", ""]
-    for report in sorted((out / "reports" / name).iterdir()):
+    reports = sorted((out / "reports" / name).iterdir(), reverse=True)
+    for report in reports:
         page += _sequence(out, name, report, target)
-    page += ["## How it was obtained", "", "```console", f"$ clearl reproduce {name} --scale laptop", "```", ""]
+    commands = [f"$ clearl reproduce {name} --scale laptop --only {report.name}" for report in reports]
+    page += ["## How it was obtained", "", "```console", *commands, "```", ""]
     page += [f"Code: commit `{commit}`.", ""]
     (target / "README.md").write_text("\n".join(page), encoding="utf-8")
 

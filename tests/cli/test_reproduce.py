@@ -46,3 +46,11 @@ def test_a_dry_run_of_the_paper_says_what_is_missing() -> None:
     assert done.returncode == 0, done.stderr
     assert "15 runs, 13,500,000,000 frames" in done.stdout
     assert "deepmind_lab" in done.stdout
+
+
+def test_one_sequence_of_tasks_alone() -> None:
+    games = reproduce("buffers", "--only", "games", "--dry-run")
+    assert games.returncode == 0, games.stderr
+    assert "games: 6 runs" in games.stdout and "schemes" not in games.stdout
+    other = reproduce("plasticity", "--only", "games", "--dry-run")
+    assert other.returncode == 2 and "schemes" in other.stderr

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from clearl.cli.arguments import POSITIONAL, parse
 from clearl.cli.main import INTERRUPTED
 from clearl.config import Between, RunConfig
+from clearl.errors import UnknownNameError
 from clearl.reproduce.catalog import EXPERIMENTS, PlannedRun, Scale, planned_runs
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class ReproduceArgs:
 
     name: Annotated[str, POSITIONAL, "interference, stability, plasticity, balance, buffers or comparison"]
     scale: Annotated[Scale, "smoke: seconds; laptop: MinAtar, about an hour; paper: as published"] = "laptop"
+    only: Annotated[str | None, "one of the scale's sequences of tasks, schemes or games; default: all"] = None
     seeds: Annotated[int | None, Between(1, 1000), "runs of each arm; default: the scale's"] = None
     out: Annotated[str | None, "where runs and reports go; experiments share their runs; default: by the scale"] = None
     jobs: Annotated[int | None, Between(1, 1024), "runs at once; default: one for each core, 1 at paper scale"] = None
@@ -36,7 +38,7 @@ class ReproduceArgs:
 def main(argv: list[str]) -> int:
     """Run the verb; the exit code."""
     args = parse(ReproduceArgs, argv, verb="reproduce", about=ABOUT)
-    runs = planned_runs(args.name, args.scale, args.seeds)
+    runs = _only(args.only, planned_runs(args.name, args.scale, args.seeds))
     jobs = args.jobs or (1 if args.scale == "paper" else os.cpu_count() or 1)
     if args.dry_run:
         return _dry_run(args.name, runs, jobs)
@@ -55,6 +57,13 @@ def main(argv: list[str]) -> int:
     if not complete:
         print("stopped; the same command goes on from here")
     return 0 if complete else INTERRUPTED
+
+
+def _only(sequence: str | None, runs: list[PlannedRun]) -> list[PlannedRun]:
+    known = list(dict.fromkeys(run.sequence for run in runs))
+    if sequence is not None and sequence not in known:
+        raise UnknownNameError("sequence of tasks of this experiment and scale", sequence, known)
+    return [run for run in runs if sequence in (None, run.sequence)]
 
 
 def _dry_run(name: str, runs: Sequence[PlannedRun], jobs: int) -> int:
