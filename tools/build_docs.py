@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -16,6 +17,7 @@ table {{ border-collapse: collapse; }} td, th {{ border: 1px solid #ccc; padding
 img {{ max-width: 100%; }}
 </style></head><body>{body}</body></html>
 """
+IMAGE = re.compile(r"!\[[^\]]*\]\(([^):\s]+)\)")
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 
 
@@ -41,7 +43,17 @@ def build(root: Path, out: Path) -> list[str]:
         target = out / page.relative_to(root).with_suffix(".html")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(PAGE.format(title=page.stem, body=markdown.render(text)), encoding="utf-8")
+        for picture in pictures(page):
+            place = out / picture.relative_to(root)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(picture, place)
     return broken
+
+
+def pictures(page: Path) -> list[Path]:
+    """The images that a page shows and that are there."""
+    links = IMAGE.findall(page.read_text(encoding="utf-8"))
+    return [path for link in links if (path := (page.parent / link).resolve()).is_file()]
 
 
 if __name__ == "__main__":
