@@ -24,7 +24,7 @@ CYCLES = 2
 GRID: dict[str, list[dict[str, float | bool]]] = {
     "baseline": [{}],
     "ewc": [{"ewc_lambda": value} for value in (1e4, 1e5, 1e6)],
-    "online-ewc": [{"online_ewc_lambda": value} for value in (2.5e4, 2.5e5, 2.5e6)],
+    "online-ewc": [{"online_ewc_lambda": value} for value in (2.5e4, 2.5e5, 1e6)],
     "progress-compress": [
         {"online_ewc_lambda": value, "compress_frames": frames, "reset_active": reset}
         for value in (2.5e3, 2.5e5)
