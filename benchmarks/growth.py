@@ -150,10 +150,9 @@ def memory(options: Options) -> Section:
         child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         while child.poll() is None:
             time.sleep(_GLANCE_S)
-            trained = [row for row in _rows(out / METRICS_FILE) if row["kind"] == "train"]
+            last = next((row for row in reversed(_rows(out / METRICS_FILE)) if row["kind"] == "train"), None)
             nbytes = resident_bytes(child.pid)
-            if trained and nbytes:
-                last = trained[-1]
+            if last and (not rows or last["frames"] > rows[-1]["frames"]):
                 rows.append({"frames": last["frames"], "bytes": nbytes, "replay_bytes": last["replay"]["bytes"]})
         if child.returncode:
             sys.exit(f"the measured run failed with code {child.returncode}")

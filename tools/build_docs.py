@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def broken_links(page: Path) -> list[str]:
 
 
 def build(root: Path, out: Path) -> list[str]:
-    """Write the pages below `out`; the broken links."""
+    """Write the pages below `out`, and the pictures that they show; the broken links."""
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     broken = []
     for page in pages(root):
@@ -41,6 +42,10 @@ def build(root: Path, out: Path) -> list[str]:
         target = out / page.relative_to(root).with_suffix(".html")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(PAGE.format(title=page.stem, body=markdown.render(text)), encoding="utf-8")
+    for picture in (root / "docs").rglob("*.svg"):
+        target = out / picture.relative_to(root)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(picture, target)
     return broken
 
 

@@ -115,7 +115,7 @@ def rllib_impala(seconds: float) -> Measured:
     from ray.tune import register_env
 
     register_env("bench", lambda config: wrap_atari_for_new_api_stack(make_game(), dim=84))
-    ray.init(num_cpus=CORES + 1, include_dashboard=False, log_to_driver=False)
+    ray.init("local", num_cpus=CORES + 1, include_dashboard=False, log_to_driver=False)
     runners = int(os.environ.get("PEERS_RLLIB_RUNNERS", CORES))
     per_runner = max(1, BATCH // runners)
     config = (
