@@ -122,13 +122,14 @@ def projection_table(content: dict[str, Any]) -> list[str]:
     """The paper's own runs, from the measured constants: one machine, a cluster, and the learner that it would take."""
     cores, runs = content["cores"], [Constants.of(row) for row in content["sections"]["paper"]]
     inputs = [["measured constant", *(f"{run.run} (on {run.measured_on})" for run in runs)]]
-    for label, shown in (
+    constants: list[tuple[str, Callable[[Constants], str]]] = [
         ("F: frames of the run", lambda run: frames(run.total_frames)),
         (f"L: learner on {cores} cores, frames/s", lambda run: f"{run.learner_frames_per_s:,.0f}"),
         ("w: one worker on one core, frames/s", lambda run: f"{run.worker_frames_per_s:,.0f}"),
         ("b: bytes of replay a frame", lambda run: f"{run.replay_bytes_per_frame:.0f}"),
         ("s: share of the frames that the buffer holds", lambda run: f"{run.buffer_share:g}"),
-    ):
+    ]
+    for label, shown in constants:
         inputs.append([label, *(shown(run) for run in runs)])
     results = [["projected", *(run.run for run in runs)]]
     machine = [_duration(run.days(run.one_machine(cores))) for run in runs]

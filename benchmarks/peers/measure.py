@@ -49,7 +49,7 @@ class Marks:
         last_s, last = self.points[-1]
         warm = self.points[0][0] + _WARM_SHARE * (last_s - self.points[0][0])
         first_s, first = next(point for point in self.points if point[0] >= warm)
-        if first_s == last_s:
+        if last <= first:
             raise RuntimeError("trained too slowly for a rate; measure for longer (--seconds)")
         return (last - first) / (last_s - first_s)
 
@@ -116,8 +116,7 @@ def rllib_impala(seconds: float) -> Measured:
 
     register_env("bench", lambda config: wrap_atari_for_new_api_stack(make_game(), dim=84))
     ray.init("local", num_cpus=CORES + 1, include_dashboard=False, log_to_driver=False)
-    runners = int(os.environ.get("PEERS_RLLIB_RUNNERS", CORES))
-    per_runner = max(1, BATCH // runners)
+    runners, per_runner = CORES, max(1, BATCH // CORES)
     config = (
         IMPALAConfig()
         .environment("bench")
@@ -136,9 +135,12 @@ def rllib_impala(seconds: float) -> Measured:
     )  # fmt: skip
     algorithm, marks, going_on = config.build_algo(), Marks(seconds), True
     while going_on:
-        learners = algorithm.train().get("learners", {}).get("__all_modules__", {})
-        if "num_env_steps_trained_lifetime" in learners:
-            going_on = marks.add(REPEAT * float(learners["num_env_steps_trained_lifetime"]))
+        result = algorithm.train()
+        trained = result.get("learners", {}).get("__all_modules__", {}).get("num_env_steps_trained_lifetime")
+        if trained is not None:
+            # It counts the step after each fragment as trained on, too: never more than the environments made.
+            steps = min(float(trained), float(result["env_runners"]["num_env_steps_sampled_lifetime"]))
+            going_on = marks.add(REPEAT * steps)
     algorithm.stop()
     ray.shutdown()
     return marks.rate(), {"env_runners": runners, "envs_per_runner": per_runner}
