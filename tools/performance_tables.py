@@ -114,7 +114,7 @@ def serve_table(content: dict[str, Any]) -> list[str]:
         mine = [row for row in section if row["workload"] == name]
         taken = ", ".join(f"{row['workers']}: {row['updates_per_s']:.1f}" for row in mine)
         least, given = min(row["frames_per_s"] for row in mine), mine[0]["worker_frames_per_s"]
-        rows.append([LABELS.get(name, name), taken, f"{least:,.0f}", f"{given:,.0f}", f"{least / given:.1f} workers"])
+        rows.append([LABELS[name], taken, f"{least:,.0f}", f"{given:,.0f}", f"{least / given:.1f} workers"])
     return ["![what one learner takes and what workers give](performance/serve.svg)", "", *_table(rows)]
 
 
