@@ -38,7 +38,7 @@ _SURPLUS = 2.0
 _GUESSES = {"minatar": 4_000.0, "atari": 1_500.0}
 # The first and the last evaluation always take place: of one step of one episode, they cost nothing.
 _QUIET: dict[str, Any] = {
-    "eval_every_frames": 10**12, "eval_episodes": 1, "eval_max_steps": 1, "record_every_updates": 2,
+    "eval_every_frames": 10**12, "eval_episodes": 1, "eval_max_steps": 1, "record_every_updates": 1,
 }  # fmt: skip
 
 

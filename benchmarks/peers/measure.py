@@ -68,7 +68,7 @@ def clearl(seconds: float) -> Measured:
     from clearl.bench.endtoend import train
     from clearl.bench.workloads import workload
 
-    config = workload("atari", torso="nature")
+    config = workload("atari", torso="nature", record_every_updates=1)
     guess = train(config, min(5.0, seconds), 2_000.0).frames_per_s
     return train(config, seconds, guess).frames_per_s, {"slots": config.slots, "runtime": "local"}
 

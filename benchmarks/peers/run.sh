@@ -45,7 +45,7 @@ install() {
 
 # measure PYTHON NAME: one line in the file, whatever happens.
 measure() {
-  local limit=$((4 * seconds + 120)) lines code=0
+  local limit=$((4 * seconds + 240)) lines code=0
   lines="$(wc -l < "$out/measured.jsonl")"
   timeout -k 10 "$limit" "$1" "$here/measure.py" "$2" --seconds "$seconds" --into "$out/measured.jsonl" \
     > "$out/$2.log" 2>&1 || code=$?
