@@ -4,8 +4,8 @@
 
 Runs in the program's own virtual environment (see run.sh) and appends one line to the file: what it did, or why it did
 not run. All use the `nature` net, 84x84 grey frames, a stack of 4, an action repeat of 4, no sticky actions, T = 20 and
-B = 32 unrolls where the program has such settings, and every core. Where a setting is open, the one that was fastest on
-two cores is taken. Start-up and the first fifth of the time are not counted.
+B = 32 unrolls where the program has such settings, and every core. Settings were chosen, not searched for. Start-up and
+the first fifth of the time are not counted.
 """
 
 # Each program is installed in its own environment only.
@@ -74,7 +74,7 @@ def clearl(seconds: float) -> Measured:
 
 
 def stable_baselines3(algorithm: str) -> Callable[[float], Measured]:
-    """A2C or PPO with SubprocVecEnv; 32 environments, as its zoo takes 8 to 16 and more is to its favour here."""
+    """A2C or PPO with SubprocVecEnv and 32 environments, where its zoo takes 8 to 16."""
 
     def measure(seconds: float) -> Measured:
         import stable_baselines3
