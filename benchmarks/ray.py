@@ -1,172 +1,132 @@
 """The Ray runtime in one run: pairs a second into a batch, fairness among many workers, and `ray` against `local`.
 
-    python -m benchmarks.ray [--only intake,fairness,rate] [--seconds 4] [--json FILE]
+    python -m benchmarks.ray [--only intake,many,minatar,atari] [--seconds 5] [--json build/ray.json]
 
-intake: real actors that send prepared Atari pairs, read as training reads them. fairness: 100 workers with speeds up to
-three times apart on a clock of their own, without processes, behind a learner that is slower than all of them together.
-rate: the same MinAtar run with either runtime, by turns.
+intake: worker processes without environments that send prepared Atari pairs, read as training reads them; nothing is
+learnt. many: 100 light workers within this process, speeds up to three times apart and together twice as fast as the
+learner, which is a real one, in real time. minatar, atari: the same run with either runtime by turns, 1 to 4 workers.
+
+Sections that the file holds already are kept; those named by --only are measured again. About 6 minutes in all.
 """
 
 from __future__ import annotations
 
 import argparse
-import heapq
 import json
-import tempfile
+import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
+from benchmarks.synthetic import PreparedParts, serve, take_in
 
 from clearl.bench.endtoend import train
-from clearl.config import RunConfig
-from clearl.intake import Intake, Pairs
-from clearl.replay.mixing import Mixer
-from clearl.runtimes.distributed import next_to_read
-from clearl.runtimes.messages import Message, Produce, Produced, Ready, Setup
-from clearl.runtimes.program import Outlet, Places
-from clearl.runtimes.ray import connected
-from clearl.runtimes.remote import RemoteWorker
-from clearl.runtimes.timing import Stopwatch
-from clearl.tasks.cursor import Grant
-from clearl.types import EnvSpec, UnrollLayout
+from clearl.bench.workloads import cores, workload
+from clearl.records.run_dir import describe_versions
 
-ATARI = UnrollLayout(EnvSpec((1, 84, 84), "uint8", 18, stack=4, frames_per_step=4), 20)
-TINY = UnrollLayout(EnvSpec((1,), "float32", 2), 1)
-SLOTS, ACTORS, MANY = 8, 2, 100
+Section = list[dict[str, Any]]
 
-
-class Prepared:
-    """A worker's program without environments: the same pairs each time."""
-
-    def __init__(self, outlet: Outlet, setup: Setup, places: Places) -> None:
-        self.ready, self.watch = Ready((), 0), Stopwatch()
-        pairs, rng = places.pairs(ATARI, len(setup.slots)), np.random.default_rng(0)
-        for rows in (pairs.new, pairs.replay):
-            rows["frames"][:] = rng.integers(0, 255, rows["frames"].shape, np.uint8)
-        pairs.has_replay[:] = True
-
-    def handle(self, message: Message) -> Iterator[Message]:
-        yield Produced(0, 0, (), {}, {})
-
-    def close(self) -> None: ...
+MANY = 100
+WORKERS = (1, 2, 3, 4)
+RUNTIMES = ("local", "ray")
+_SPEEDS = (0.5, 1.5)
+_SURPLUS = 2.0
+"""How many times as fast as the learner all workers are together."""
+_GUESSES = {"minatar": 4_000.0, "atari": 1_500.0}
+# The first and the last evaluation always take place: of one step of one episode, they cost nothing.
+_QUIET: dict[str, Any] = {
+    "eval_every_frames": 10**12, "eval_episodes": 1, "eval_max_steps": 1, "record_every_updates": 1,
+}  # fmt: skip
 
 
-PROGRAM = Prepared
+def intake(seconds: float) -> Section:
+    """Pairs a second that reach a batch, by runtime."""
+    config = workload("atari", workers=2, slots=32)
+    nbytes = 2 * PreparedParts(config).layout.nbytes
+    found = {runtime: take_in(runtime, config, seconds=seconds).pairs_per_s for runtime in RUNTIMES}
+    return [
+        {"runtime": runtime, "workers": config.workers, "pairs_per_s": rate, "pair_bytes": nbytes}
+        for runtime, rate in found.items()
+    ]
 
 
-def intake(seconds: float) -> dict[str, float]:
-    """Pairs a second that reach a batch."""
-    with tempfile.TemporaryDirectory() as run_dir, connected(None, cpus=ACTORS):
-        import ray
-
-        from clearl.runtimes.ray_actor import ChildActor, Luggage
-        from clearl.runtimes.ray_child import PublishedWeights, RayChild, ReceivedPairs
-
-        make: Any = ray.remote
-        actor, luggage = make(concurrency_groups={"watch": 1})(ChildActor), Luggage(b"{}", (str(Path.cwd()),))
-        weights, children = PublishedWeights(1), []
-        weights.show(0, 0)
-        taken = Intake(ATARI, 32, Mixer(0.5, 0), discount=0.99, reward_clip="unit")
-        for index in range(ACTORS):
-            slots = tuple(range(index * SLOTS, (index + 1) * SLOTS))
-            child, pairs = RayChild(lambda setup: actor.remote(), lambda name, node: None, luggage), ReceivedPairs()
-            child.begin(Setup("prepared", "benchmarks.ray", "", "", run_dir, 0, slots), [pairs, weights])
-            children.append((child, pairs, slots))
-        for child, _, _ in children:
-            while not child.poll():
-                ray.wait(child.awaited, timeout=0.1)
-            child.send(Produce(()))
-        count, started = 0, time.perf_counter()
-        while (passed := time.perf_counter() - started) < seconds:
-            ray.wait([ref for child, _, _ in children for ref in child.awaited], timeout=1.0)
-            for child, pairs, slots in children:
-                if child.poll():
-                    for _ in taken.take(Pairs(slots, pairs.new, pairs.replay, pairs.has_replay, 0)):
-                        pass
-                    child.send(Produce(()))
-                    count += len(slots)
-        for child, _, _ in children:
-            child.end()
-    pair = {name: array.nbytes for name, array in ATARI.empty(1).items()}
-    return {"pairs_per_s": count / passed, "pair_bytes": 2 * sum(pair.values())}
-
-
-@dataclass
-class Simulated:
-    """What `next_to_read` looks at of a worker."""
-
-    slots: list[int]
-    unroll_s: float
-    grant: Grant | None = None
-    report: object | None = None
-    turn: int = 0
-    version: int = 0
-    taken: int = 0
-
-    def pairs(self) -> Pairs:
-        rows = TINY.empty(1)
-        return Pairs(self.slots, rows, rows, np.zeros(1, bool), self.version)
-
-
-def fairness(batches: int = 400, update_s: float = 0.5) -> dict[str, float]:
+def many(seconds: float) -> Section:
     """Pairs taken from the busiest and the least busy of many workers, and how old the weights were."""
-    rng = np.random.default_rng(0)
-    workers = [Simulated([i], float(s)) for i, s in enumerate(rng.uniform(0.5, 1.5, MANY))]
-    taken = Intake(TINY, 32, Mixer(0, 0), discount=1.0, reward_clip="none")
-    now, grants, updates, lags = 0.0, 0, 0, []
-    due: list[tuple[float, int]] = []
-    while updates < batches:
-        for index, worker in enumerate(workers):
-            if worker.grant is None:
-                grants += 1
-                worker.grant, worker.turn, worker.version = Grant(0, ("t",)), grants, updates
-                heapq.heappush(due, (now + worker.unroll_s, index))
-        while due and due[0][0] <= now:
-            workers[heapq.heappop(due)[1]].report = object()
-        chosen = next_to_read(cast(list[RemoteWorker], workers), taken)
-        if chosen is None:
-            now = due[0][0]
-            continue
-        simulated = cast(Simulated, chosen)
-        simulated.taken += 1
-        for _, version in taken.take(simulated.pairs()):
-            lags.append(updates - version)
-            updates, now = updates + 1, now + update_s
-        simulated.grant = simulated.report = None
-    counts = [worker.taken for worker in workers]
-    return {"workers": MANY, "max_over_min": max(counts) / min(counts), "mean_lag_updates": float(np.mean(lags))}
+    config = workload("minatar", slots=MANY, learner_threads=1, tasks=("breakout",))
+    at_most = serve(config, workers=MANY, seconds=seconds / 2).pairs_per_s
+    mean_s = MANY / (_SURPLUS * at_most)
+    speeds = np.random.default_rng(0).uniform(*_SPEEDS, MANY)
+    done = serve(config, workers=MANY, seconds=2 * seconds, unroll_s=lambda index: mean_s * float(speeds[index]))
+    most, fewest = max(done.pairs_by_worker), min(done.pairs_by_worker)
+    return [
+        {
+            "workers": MANY, "pairs_per_s": done.pairs_per_s, "pairs_per_s_without_waiting": at_most,
+            "most_pairs": most, "fewest_pairs": fewest, "max_over_min": most / max(fewest, 1),
+            "lag_updates": done.lag_updates,
+        }
+    ]  # fmt: skip
 
 
-def rate(seconds: float) -> dict[str, float]:
-    """Frames a second of the same run with both runtimes, and their ratio."""
-    shared: dict[str, Any] = {
-        "suite": "minatar", "tasks": ("breakout",), "workers": 2, "eval_every_frames": 10**12, "eval_episodes": 1,
-        "eval_max_steps": 1, "learner_threads": 1, "record_every_updates": 10,
-    }  # fmt: skip
-    found = {runtime: train(RunConfig(runtime=runtime, **shared), seconds, 3000).frames_per_s for runtime in _BOTH}
-    return {**found, "ray_over_local": found["ray"] / found["local"]}
+def rates(name: str) -> Callable[[float], Section]:
+    """Frames a second of the same run with both runtimes, by the number of workers, and their ratio."""
+
+    def measured(seconds: float) -> Section:
+        rows, guess = [], _GUESSES[name]
+        for count in WORKERS:
+            config = workload(name, **_QUIET, workers=count)
+            config = replace(config, tasks=config.tasks[:1])
+            found = {}
+            for runtime in RUNTIMES if count % 2 else reversed(RUNTIMES):
+                found[runtime] = guess = train(replace(config, runtime=runtime), seconds, guess).frames_per_s
+            rows.append({"workload": name, "workers": count, **found, "ray_over_local": found["ray"] / found["local"]})
+            _say(f"  {count} workers: ray {found['ray']:,.0f}, local {found['local']:,.0f} frames/s")
+        return rows
+
+    return measured
 
 
-_BOTH = ("local", "ray")
+SECTIONS: dict[str, Callable[[float], Section]] = {
+    "intake": intake,
+    "many": many,
+    "minatar": rates("minatar"),
+    "atari": rates("atari"),
+}
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure what is missing, print it, and write the file after each section."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="intake,fairness,rate")
-    parser.add_argument("--seconds", type=float, default=4.0)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--only", help=f"measure these again: {', '.join(SECTIONS)}")
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--json", type=Path, default=Path("build/ray.json"))
     options = parser.parse_args()
-    measures = {"intake": lambda: intake(options.seconds), "fairness": fairness, "rate": lambda: rate(options.seconds)}
-    found = {name: measures[name]() for name in options.only.split(",")}
-    for name, figures in found.items():
-        print(f"{name:9}", "  ".join(f"{key} {value:.4g}" for key, value in figures.items()))
-    if options.json:
+    wanted = options.only.split(",") if options.only else list(SECTIONS)
+    if unknown := [name for name in wanted if name not in SECTIONS]:
+        parser.error(f"no such section: {', '.join(unknown)}")
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    found = json.loads(options.json.read_text()) if options.json.exists() else {"v": 1, "sections": {}}
+    for name in wanted:
+        if name in found["sections"] and not options.only:
+            continue
+        _say(name)
+        started = time.monotonic()
+        found["sections"][name] = SECTIONS[name](options.seconds)
+        found |= {"cores": cores(), "versions": describe_versions("ray", "torch")}
         options.json.write_text(json.dumps(found, indent=1) + "\n")
+        for row in found["sections"][name]:
+            print(f"{name:8}", "  ".join(f"{key} {_shown(value)}" for key, value in row.items()))
+        _say(f"  {time.monotonic() - started:.0f} s")
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

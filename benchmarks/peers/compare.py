@@ -1,10 +1,11 @@
-"""The rates that run.sh wrote, next to each other: `python benchmarks/peers/compare.py DIRECTORY [--json FILE]`."""
+"""What run.sh measured, next to each other: `python benchmarks/peers/compare.py MEASURED.jsonl [--json FILE]`."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,42 +13,60 @@ TARGETS = {"sb3-a2c": 1.5, "rllib-impala": 3.0, "sample-factory": 1.5}
 """How many times as fast clearl shall be."""
 
 
-def compare(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row for each measured program: its median rate, and clearl's over it."""
-    rows = [row for peer in found for row in peer.get("rows", [])]
-    ours = next(statistics.median(row["frames_per_s"]) for row in rows if row["name"] == "clearl")
-    return [
-        {
-            "name": row["name"], "frames_per_s": statistics.median(row["frames_per_s"]), "values": row["frames_per_s"],
-            "clearl_over_it": ours / statistics.median(row["frames_per_s"]), "target": TARGETS.get(row["name"]),
-            "settings": row["settings"],
-        }
-        for row in rows
-    ]  # fmt: skip
+def compare(measured: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row for each program: its median rate, and the median of clearl's over it.
+
+    The two of a ratio were measured one after the other, clearl first. A program without a rate keeps its reason.
+    """
+    rows = []
+    for name in dict.fromkeys(line["name"] for line in measured):
+        lines = [line for line in measured if line["name"] == name]
+        rates = [line["frames_per_s"] for line in lines if "frames_per_s" in line]
+        row = {"name": name, "version": lines[-1].get("version", ""), "target": TARGETS.get(name), "values": rates}
+        if not rates:
+            rows.append({**row, "error": lines[-1]["error"]})
+            continue
+        ratios = [1.0] if name == "clearl" else _ratios(measured, name)
+        row |= {"frames_per_s": statistics.median(rates), "settings": _settings(lines)}
+        rows.append({**row, "clearl_over_it": statistics.median(ratios) if ratios else None})
+    return rows
+
+
+def _ratios(measured: Sequence[dict[str, Any]], name: str) -> list[float]:
+    """Clearl's last rate before each line of the program, over that line's."""
+    ours, ratios = None, []
+    for line in measured:
+        if line["name"] == "clearl":
+            ours = line.get("frames_per_s")
+        elif line["name"] == name and "frames_per_s" in line and ours is not None:
+            ratios.append(ours / line["frames_per_s"])
+    return ratios
+
+
+def _settings(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return next(line["settings"] for line in reversed(lines) if "settings" in line)
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("directory", type=Path)
+    parser.add_argument("measured", type=Path)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    names = ("clearl", "stable-baselines3", "rllib", "sample-factory")
-    files = [options.directory / f"{name}.json" for name in names]
-    found = [json.loads(file.read_text()) for file in files if file.exists()]
-    rows = compare(found)
-    print(f"{'program':<20}{'frames/s':>10}{'clearl / it':>13}{'target':>8}  settings")
+    lines = [json.loads(line) for line in options.measured.read_text().splitlines()]
+    rows = compare(lines)
+    print(f"{'program':<18}{'version':>9}{'frames/s':>10}{'clearl / it':>13}{'target':>8}  settings")
     for row in rows:
         target = "" if row["target"] is None else f"{row['target']:.1f}"
-        print(
-            f"{row['name']:<20}{row['frames_per_s']:>10,.0f}{row['clearl_over_it']:>13.2f}{target:>8}  "
-            f"{row['settings']}"
-        )
-    for peer in found:
-        if "error" in peer:
-            print(f"{peer['peer']}: {peer['error']}")
+        if "error" in row:
+            print(f"{row['name']:<18}{row['version']:>9}  {row['error']}")
+            continue
+        ratio = "" if row["clearl_over_it"] is None else f"{row['clearl_over_it']:.2f}"
+        rate = f"{row['frames_per_s']:,.0f}"
+        print(f"{row['name']:<18}{row['version']:>9}{rate:>10}{ratio:>13}{target:>8}  {row['settings']}")
     if options.json:
-        options.json.write_text(json.dumps({"v": 1, "peers": rows}, indent=2) + "\n")
+        content = {"v": 2, "cores": lines[0].get("cores"), "seconds": lines[0].get("seconds"), "peers": rows}
+        options.json.write_text(json.dumps(content, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
-"""Environment frames per second of one peer on Atari's space_invaders, as its own documentation would have it run.
+"""Environment frames per second of one program on Atari's space_invaders, as its own documentation would have it run.
 
-    python benchmarks/peers/measure.py PEER [--seconds 60] [--repeats 3] [--json FILE]
+    python benchmarks/peers/measure.py NAME --into FILE.jsonl [--seconds 60]
 
-Runs in the peer's own virtual environment (see run.sh). All use the `nature` net, 84x84 grey frames, a stack of 4, an
-action repeat of 4, T = 20 and B = 32 unrolls where the peer has such settings, and every core.
+Runs in the program's own virtual environment (see run.sh) and appends one line to the file: what it did, or why it did
+not run. All use the `nature` net, 84x84 grey frames, a stack of 4, an action repeat of 4, no sticky actions, T = 20 and
+B = 32 unrolls where the program has such settings, and every core. Settings were chosen, not searched for. Start-up and
+the first fifth of the time are not counted.
 """
 
-# Each peer is installed in its own environment only.
+# Each program is installed in its own environment only.
 # pyright: reportMissingImports=false
 
 from __future__ import annotations
@@ -14,16 +16,51 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import tempfile
 import time
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 CORES = len(os.sched_getaffinity(0))
 STEPS, BATCH, REPEAT = 20, 32, 4
 GAME = "ALE/SpaceInvaders-v5"
+_WARM_SHARE = 0.2
+_LEAST_MARKS = 3
 Measured = tuple[float, dict[str, Any]]
 """Frames per second, and the settings that are worth a line in the table."""
+
+
+class Marks:
+    """(time, frames) as training goes on; the rate leaves out the first fifth of the time."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.points: list[tuple[float, float]] = []
+
+    def add(self, frames: float) -> bool:
+        """Whether training shall go on."""
+        self.points.append((time.monotonic(), frames))
+        return len(self.points) < _LEAST_MARKS or self.points[-1][0] - self.points[0][0] < self.seconds
+
+    def rate(self) -> float:
+        """Frames per second."""
+        last_s, last = self.points[-1]
+        warm = self.points[0][0] + _WARM_SHARE * (last_s - self.points[0][0])
+        first_s, first = next(point for point in self.points if point[0] >= warm)
+        if last <= first:
+            raise RuntimeError("trained too slowly for a rate; measure for longer (--seconds)")
+        return (last - first) / (last_s - first_s)
+
+
+def make_game(**options: Any) -> Any:
+    """One frame a step and the action that was asked for: the wrappers of each program do the rest."""
+    import ale_py
+    import gymnasium
+
+    gymnasium.register_envs(ale_py)
+    return gymnasium.make(GAME, frameskip=1, repeat_action_probability=0.0, **options)
 
 
 def clearl(seconds: float) -> Measured:
@@ -31,12 +68,13 @@ def clearl(seconds: float) -> Measured:
     from clearl.bench.endtoend import train
     from clearl.bench.workloads import workload
 
-    config = workload("atari", torso="nature")
-    return train(config, seconds, 10_000.0).frames_per_s, {"slots": config.slots, "runtime": "local"}
+    config = workload("atari", torso="nature", record_every_updates=1)
+    guess = train(config, min(5.0, seconds), 2_000.0).frames_per_s
+    return train(config, seconds, guess).frames_per_s, {"slots": config.slots, "runtime": "local"}
 
 
 def stable_baselines3(algorithm: str) -> Callable[[float], Measured]:
-    """A2C or PPO with SubprocVecEnv; 32 environments, as its zoo takes 8 to 16 and more is to its favour here."""
+    """A2C or PPO with SubprocVecEnv and 32 environments, where its zoo takes 8 to 16."""
 
     def measure(seconds: float) -> Measured:
         import stable_baselines3
@@ -44,31 +82,30 @@ def stable_baselines3(algorithm: str) -> Callable[[float], Measured]:
         from stable_baselines3.common.env_util import make_atari_env
         from stable_baselines3.common.vec_env import SubprocVecEnv, VecFrameStack
 
+        marks = Marks(seconds)
+
         class Stop(BaseCallback):
-            """Marks steps and times after a warm-up, and ends the training."""
+            """Marks every rollout, which an update follows, and ends the training."""
+
+            def _on_rollout_start(self) -> None:
+                self.on = marks.add(REPEAT * self.num_timesteps)
 
             def _on_step(self) -> bool:
-                now = time.monotonic()
-                if not hasattr(self, "began"):
-                    self.began = now
-                if now - self.began < 0.2 * seconds:
-                    self.mark = (now, self.num_timesteps)
-                self.last = (now, self.num_timesteps)
-                return now - self.began < seconds
+                return self.on
 
-        envs = VecFrameStack(make_atari_env(GAME, n_envs=BATCH, seed=0, vec_env_cls=SubprocVecEnv), 4)
-        settings = {"A2C": {"n_steps": STEPS}, "PPO": {"n_steps": 128, "batch_size": 256, "n_epochs": 4}}[algorithm]
-        stop = Stop()
-        getattr(stable_baselines3, algorithm)("CnnPolicy", envs, device="cpu", **settings).learn(10**9, stop)
+        by_fork = {"start_method": "fork"}  # its default imports all of it anew in each of the processes
+        games = make_atari_env(make_game, BATCH, 0, vec_env_cls=SubprocVecEnv, vec_env_kwargs=by_fork)
+        envs = VecFrameStack(games, 4)
+        settings = {"A2C": {"n_steps": STEPS}, "PPO": {"n_steps": 32, "batch_size": 256, "n_epochs": 4}}[algorithm]
+        getattr(stable_baselines3, algorithm)("CnnPolicy", envs, device="cpu", **settings).learn(10**9, Stop())
         envs.close()
-        (first_s, first), (last_s, last) = stop.mark, stop.last
-        return REPEAT * (last - first) / (last_s - first_s), {"envs": BATCH, "vec_env": "SubprocVecEnv", **settings}
+        return marks.rate(), {"envs": BATCH, "vec_env": "SubprocVecEnv", **settings}
 
     return measure
 
 
 def rllib_impala(seconds: float) -> Measured:
-    """IMPALA with one env runner fewer than cores, at least one, and the learner in the driver."""
+    """IMPALA with an env runner a core and the learner in the driver."""
     import ray
     from ray.rllib.algorithms.impala import IMPALAConfig
     from ray.rllib.connectors.env_to_module.frame_stacking import FrameStackingEnvToModule
@@ -77,17 +114,9 @@ def rllib_impala(seconds: float) -> Measured:
     from ray.rllib.env.wrappers.atari_wrappers import wrap_atari_for_new_api_stack
     from ray.tune import register_env
 
-    def make(config: dict[str, Any]) -> Any:
-        import ale_py
-        import gymnasium
-
-        gymnasium.register_envs(ale_py)
-        return wrap_atari_for_new_api_stack(gymnasium.make(GAME, frameskip=1), dim=84)
-
-    register_env("bench", make)
-    ray.init(num_cpus=CORES + 1, include_dashboard=False, log_to_driver=False)
-    runners = max(1, CORES - 1)
-    per_runner = max(1, BATCH // runners)
+    register_env("bench", lambda config: wrap_atari_for_new_api_stack(make_game(), dim=84))
+    ray.init("local", num_cpus=CORES + 1, include_dashboard=False, log_to_driver=False)
+    runners, per_runner = CORES, max(1, BATCH // CORES)
     config = (
         IMPALAConfig()
         .environment("bench")
@@ -95,76 +124,99 @@ def rllib_impala(seconds: float) -> Measured:
             num_env_runners=runners, num_envs_per_env_runner=per_runner, rollout_fragment_length=STEPS,
             env_to_module_connector=lambda *_, **__: FrameStackingEnvToModule(num_frames=4),
         )
-        .learners(num_learners=0)
-        .training(
-            train_batch_size_per_learner=STEPS * BATCH,
-            learner_connector=lambda *_: FrameStackingLearner(num_frames=4),
-        )
+        .learners(num_learners=0, learner_connector=lambda *_: FrameStackingLearner(num_frames=4))
+        .training(train_batch_size_per_learner=STEPS * BATCH)
+        .reporting(min_time_s_per_iteration=1)
         .rl_module(
             model_config=DefaultModelConfig(
                 conv_filters=[(32, 8, 4), (64, 4, 2), (64, 3, 1)], head_fcnet_hiddens=[512], vf_share_layers=True
             )
         )
     )  # fmt: skip
-    algorithm = config.build_algo()
-    marks: list[tuple[float, float]] = []
-    began = time.monotonic()
-    while time.monotonic() - began < seconds or len(marks) < 3:
+    algorithm, marks, going_on = config.build_algo(), Marks(seconds), True
+    while going_on:
         result = algorithm.train()
-        trained = result["learners"]["__all_modules__"]["num_env_steps_trained_lifetime"]
-        marks.append((time.monotonic(), float(trained)))
+        trained = result.get("learners", {}).get("__all_modules__", {}).get("num_env_steps_trained_lifetime")
+        if trained is not None:
+            # It counts the step after each fragment as trained on, too: never more than the environments made.
+            steps = min(float(trained), float(result["env_runners"]["num_env_steps_sampled_lifetime"]))
+            going_on = marks.add(REPEAT * steps)
     algorithm.stop()
     ray.shutdown()
-    (first_s, first), (last_s, last) = marks[len(marks) // 5], marks[-1]
-    return REPEAT * (last - first) / (last_s - first_s), {"env_runners": runners, "envs_per_runner": per_runner}
+    return marks.rate(), {"env_runners": runners, "envs_per_runner": per_runner}
 
 
 def sample_factory(seconds: float) -> Measured:
-    """APPO with V-trace on, one worker a core, its Atari example's encoder (convnet_atari is the nature net)."""
+    """APPO, each sample trained on once, one worker a core, its Atari example's encoder (the nature net).
+
+    Without V-trace, as in that example: with it, release 2.1.1 ends at the first update (no 'advantages' to record).
+    """
+    from sample_factory.algo.runners.runner import AlgoObserver
     from sample_factory.train import make_runner
     from sf_examples.atari.train_atari import parse_atari_args, register_atari_components
 
+    marks = Marks(seconds)
+
+    class Watch(AlgoObserver):
+        """Marks every training step, and ends the training."""
+
+        def on_training_step(self, runner: Any, training_iteration_since_resume: int) -> None:
+            if not marks.add(sum(runner.env_steps.values())):
+                runner.cfg.train_for_env_steps = 0
+
     register_atari_components()
     settings = {
-        "env": "atari_spaceinvaders", "device": "cpu", "num_workers": CORES, "num_envs_per_worker": BATCH // CORES,
-        "rollout": STEPS, "batch_size": STEPS * BATCH, "with_vtrace": True, "recurrence": 1, "use_rnn": False,
-        "encoder_conv_architecture": "convnet_atari", "train_for_seconds": int(seconds),
-        "restart_behavior": "overwrite", "experiment": "bench", "train_dir": "build/peers/sample-factory",
+        "num_workers": CORES, "num_envs_per_worker": BATCH // CORES, "worker_num_splits": 2, "rollout": STEPS,
+        "batch_size": STEPS * BATCH, "async_rl": True, "num_epochs": 1,
     }  # fmt: skip
-    config = parse_atari_args([f"--{key}={value}" for key, value in settings.items()])
-    config, runner = make_runner(config)
-    runner.init()
-    began = time.monotonic()
-    runner.run()
-    frames = sum(runner.env_steps.values())
-    return frames / (time.monotonic() - began), settings
+    with tempfile.TemporaryDirectory() as directory:
+        fixed = {
+            "env": "atari_spaceinvaders", "device": "cpu", "recurrence": 1, "use_rnn": False,
+            "num_batches_per_epoch": 1, "normalize_input": False, "normalize_returns": False,
+            "encoder_conv_architecture": "convnet_atari", "train_for_env_steps": 10**12,
+            "restart_behavior": "overwrite", "experiment": "bench", "train_dir": directory,
+        }  # fmt: skip
+        arguments = parse_atari_args([f"--{key}={value}" for key, value in (settings | fixed).items()])
+        arguments, runner = make_runner(arguments)
+        runner.register_observer(Watch())
+        runner.init()
+        runner.run()
+    return marks.rate(), settings
 
 
-PEERS: dict[str, dict[str, Callable[[float], Measured]]] = {
-    "clearl": {"clearl": clearl},
-    "stable-baselines3": {"sb3-a2c": stable_baselines3("A2C"), "sb3-ppo": stable_baselines3("PPO")},
-    "rllib": {"rllib-impala": rllib_impala},
-    "sample-factory": {"sample-factory": sample_factory},
+PROGRAMS: dict[str, tuple[str, Callable[[float], Measured]]] = {
+    "clearl": ("clearl", clearl),
+    "sb3-a2c": ("stable-baselines3", stable_baselines3("A2C")),
+    "sb3-ppo": ("stable-baselines3", stable_baselines3("PPO")),
+    "rllib-impala": ("ray", rllib_impala),
+    "sample-factory": ("sample-factory", sample_factory),
 }
+"""By name: the package whose version counts, and what measures it."""
+
+
+def measured(name: str, seconds: float) -> dict[str, Any]:
+    """One line of the file."""
+    package, measure = PROGRAMS[name]
+    row: dict[str, Any] = {"name": name, "cores": CORES, "seconds": seconds}
+    try:
+        row["version"] = metadata.version(package)
+        row["frames_per_s"], row["settings"] = measure(seconds)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the table says so
+        row["error"] = f"does not run: {type(error).__name__}: {(str(error).strip() or '-').splitlines()[0]}"
+    return row
 
 
 def main() -> None:
-    """Measure one peer and write what it did."""
+    """Measure one program and write what it did."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("peer", choices=PEERS)
+    parser.add_argument("name", choices=PROGRAMS)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--into", type=Path, required=True)
     options = parser.parse_args()
-    rows = []
-    for name, measure in PEERS[options.peer].items():
-        row: dict[str, Any] = {"name": name, "frames_per_s": [], "settings": {}}
-        for _ in range(options.repeats):
-            rate, row["settings"] = measure(options.seconds)
-            row["frames_per_s"].append(rate)
-            print(f"{name}: {rate:,.0f} frames/s", flush=True)
-        rows.append(row)
-    options.json.write_text(json.dumps({"peer": options.peer, "cores": CORES, "rows": rows}, indent=2) + "\n")
+    row = measured(options.name, options.seconds)
+    print(row["name"], row.get("error") or f"{row['frames_per_s']:,.0f} frames/s", flush=True)
+    with options.into.open("a") as file:
+        file.write(json.dumps(row) + "\n")
 
 
 if __name__ == "__main__":

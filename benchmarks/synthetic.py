@@ -1,0 +1,351 @@
+"""Workers without environments: prepared unrolls reach a real learner through the same seams as those of a run.
+
+`serve` trains with light workers within this process, each an object that answers at once or after a given time;
+`take_in` reads the pairs of a runtime's own processes, whose workers are made by `load_parts` below. Both run the
+distributed loop in real time.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from clearl.bench.work import noise
+from clearl.checkpoint import CheckpointStore
+from clearl.config import RunConfig, from_yaml, to_yaml
+from clearl.evaluator import Evaluation, Evaluator
+from clearl.experiment import make_network
+from clearl.intake import Intake
+from clearl.learner import Learner, UpdateStats
+from clearl.methods import make_method
+from clearl.nets.network import PolicyNetwork
+from clearl.records.run_dir import META_FILE
+from clearl.records.schema import Row
+from clearl.records.writer import MetricsWriter
+from clearl.replay.mixing import Mixer
+from clearl.runtimes import RUNTIMES
+from clearl.runtimes.allocator import keep_freed_memory
+from clearl.runtimes.distributed import run_at
+from clearl.runtimes.job import Job
+from clearl.runtimes.messages import Close, Evaluate, Evaluated, Message, Produce, Produced, Ready, Setup, Sync, Synced
+from clearl.runtimes.recorder import Recorder
+from clearl.runtimes.site import Wake
+from clearl.runtimes.stopping import StopFlag
+from clearl.seeding import derive
+from clearl.suites import make_suite
+from clearl.tasks.cursor import PlanCursor
+from clearl.tasks.plan import Plan, single
+from clearl.types import Rows, UnrollLayout
+from clearl.worker import Worker
+
+PARTS_ENTRY = "benchmarks.synthetic:load_parts"
+_WARM_UPDATES = 3
+_NEVER_ENDS = 10**13
+
+
+@dataclass(frozen=True)
+class Served:
+    """What the learner did between its first updates and its last."""
+
+    seconds: float
+    updates: int
+    pairs: int
+    frames: int
+    lag_updates: float
+    """Mean age of the weights that acted."""
+    pairs_by_worker: tuple[int, ...] = ()
+    """Of workers within this process, over the whole time."""
+
+    @property
+    def updates_per_s(self) -> float:
+        return self.updates / self.seconds
+
+    @property
+    def pairs_per_s(self) -> float:
+        return self.pairs / self.seconds
+
+    @property
+    def frames_per_s(self) -> float:
+        return self.frames / self.seconds
+
+
+def serve(
+    config: RunConfig, *, workers: int, seconds: float, unroll_s: Callable[[int], float] = lambda index: 0.0,
+) -> Served:  # fmt: skip
+    """Train on prepared unrolls for `seconds`; worker i takes `unroll_s(i)` for each of its unrolls."""
+    keep_freed_memory()
+    with _job(config, seconds) as (job, taken):
+        site = PreparedSite(job, workers, unroll_s)
+        run_at(site, job)
+        return taken.served(job, tuple(child.produced for child in site.children if child.setup.slots))
+
+
+def take_in(runtime: str, config: RunConfig, *, seconds: float) -> Served:
+    """Pairs of the worker processes of a runtime, as fast as batches can be made of them: nothing is learnt."""
+    with _job(replace(config, runtime=cast(Any, runtime)), seconds) as (job, taken):
+        RUNTIMES.get(runtime)(replace(job, learner=cast(Learner, _NoLearner(job.learner))))
+        return taken.served(job)
+
+
+class PreparedSite:
+    """A place for light workers within this process; see `clearl.runtimes.site.Site`."""
+
+    keeps_later = False
+
+    def __init__(self, job: Job, workers: int, unroll_s: Callable[[int], float]) -> None:
+        self.workers = workers
+        self.evaluators: Sequence[tuple[str, ...]] = [job.plan.evaluate]
+        self.children: list[PreparedChild] = []
+        self._unroll_s, self._wakes = unroll_s, {}
+        self._rows = noise(job.parts.layout, job.config.slots)
+        self._due: list[tuple[float, int, PreparedChild]] = []
+        self._asked = 0
+
+    def take(self, wake: Wake) -> PreparedChild:
+        child = PreparedChild(self, self._unroll_s)
+        self.children.append(child)
+        self._wakes[child] = wake
+        return child
+
+    def prepare(self) -> None: ...
+
+    def let_go(self, child: PreparedChild) -> None:
+        self._wakes.pop(child, None)
+
+    def ask(self, child: PreparedChild, due_at: float) -> None:
+        """The child will have something to say then; of those at the same time, who was asked first comes first."""
+        self._asked += 1
+        heapq.heappush(self._due, (due_at, self._asked, child))
+
+    def listen(self, wait_s: float) -> list[Wake]:
+        now = time.monotonic()
+        if wait_s and (not self._due or self._due[0][0] > now):
+            time.sleep(min(wait_s, self._due[0][0] - now) if self._due else wait_s)
+            now = time.monotonic()
+        heard = []
+        while self._due and self._due[0][0] <= now:
+            child = heapq.heappop(self._due)[2]
+            if child in self._wakes:
+                heard.append(self._wakes[child])
+        return heard
+
+    def pairs(self, layout: UnrollLayout, slots: int) -> _Pairs:
+        return _Pairs(self._rows, slots)
+
+    def board(self, size: int) -> _Board:
+        return _Board(size)
+
+
+class PreparedChild:
+    """A worker that always has the same pairs to show, or an evaluator of nothing."""
+
+    pid = None
+
+    def __init__(self, site: PreparedSite, unroll_s: Callable[[int], float]) -> None:
+        self._site, self._says = site, []
+        self._unroll_s_of, self._unroll_s, self.produced = unroll_s, 0.0, 0
+
+    def begin(self, setup: Setup, shared: Sequence[Any]) -> None:
+        self.setup, self._board = setup, shared[-1]
+        self._sequences = setup.sequences
+        if setup.slots:
+            self._unroll_s = self._unroll_s_of(int(setup.name.removeprefix("worker-")))
+        self._say(Ready(setup.sequences, 0), 0.0)
+
+    def send(self, message: Message) -> None:
+        version, frames = self._board.shown
+        if isinstance(message, Produce):
+            self._sequences = tuple(sequence + 1 for sequence in self._sequences)
+            self.produced += len(self.setup.slots)
+            self._say(Produced(version, 0, self._sequences, {}, {}), self._unroll_s)
+        elif isinstance(message, Evaluate):
+            for task in self.setup.tasks:
+                self._say(Evaluated(task, (0.0,), 1, "", version, frames, {}), 0.0)
+        elif isinstance(message, Sync):
+            self._say(Synced(), 0.0)
+        else:
+            assert isinstance(message, Close), message
+
+    def poll(self) -> list[Message]:
+        now = time.monotonic()
+        heard = [message for due_at, message in self._says if due_at <= now]
+        self._says = [(due_at, message) for due_at, message in self._says if due_at > now]
+        return heard
+
+    def end(self, patience_s: float = 0.0) -> int:
+        return 0
+
+    def cause_of_death(self, code: int | None) -> tuple[str, bool]:
+        return "ended", False
+
+    def output(self) -> str:
+        return ""
+
+    def _say(self, message: Message, after_s: float) -> None:
+        due_at = time.monotonic() + after_s
+        self._says.append((due_at, message))
+        self._site.ask(self, due_at)
+
+
+class _Pairs:
+    """The first rows of one block of noise, which nobody writes to: a hundred workers need no more memory than one."""
+
+    def __init__(self, rows: Rows, slots: int) -> None:
+        self.new: Rows = {name: array[:slots] for name, array in rows.items()}
+        self.replay, self.has_replay = self.new, np.ones(slots, bool)
+
+    def close(self) -> None: ...
+
+
+class _Board:
+    """The learner writes its weights as it always does; nobody acts with them."""
+
+    def __init__(self, size: int) -> None:
+        self._place, self.shown = np.zeros(size, np.float32), (0, 0)
+
+    def next_place(self) -> np.ndarray:
+        return self._place
+
+    def show(self, version: int, frames: int) -> None:
+        self.shown = (version, frames)
+
+    def close(self) -> None: ...
+
+
+class PreparedParts:
+    """Makes workers and evaluators that have no environments; see `clearl.runtimes.job.Parts`."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self._config, self._suite = config, make_suite(config.suite, config.tasks, config)
+        self.layout = UnrollLayout(self._suite.spec, config.unroll_steps, self.network().core_size)
+
+    def network(self) -> PolicyNetwork:
+        return make_network(self._config, self._suite.spec)
+
+    def worker(self, slots: Sequence[int], network: PolicyNetwork, *, incarnation: int = 0) -> Worker:
+        return cast(Worker, _PreparedWorker(self.layout, len(slots)))
+
+    def evaluator(self, network: PolicyNetwork) -> Evaluator:
+        return cast(Evaluator, _NoEvaluator(self._suite))
+
+
+def load_parts(config_yaml: str, run_dir: Path) -> PreparedParts:
+    """The parts, in whichever process."""
+    return PreparedParts(from_yaml(config_yaml))
+
+
+class _PreparedWorker:
+    """Puts its pairs in place once, and has nothing to do after that."""
+
+    def __init__(self, layout: UnrollLayout, slots: int) -> None:
+        self.actor, self.shards = SimpleNamespace(suite=_NO_SUITE), []
+        self._rows: Rows | None = noise(layout, slots)
+
+    def act(self, tasks: Sequence[str], new: Rows) -> list[Any]:
+        self._fill(new)
+        return []
+
+    def remember(self, new: Rows, replay: Rows, has_replay: np.ndarray) -> None:
+        if self._rows is not None:
+            self._fill(replay)
+            has_replay[:], self._rows = True, None
+
+    def replay_counters(self) -> dict[str, int]:
+        return {}
+
+    def close(self) -> None: ...
+
+    def _fill(self, rows: Rows) -> None:
+        for name, array in (self._rows or {}).items():
+            rows[name][:] = array
+
+
+class _NoEvaluator:
+    """Gives every task a score of 0 at once."""
+
+    def __init__(self, suite: Any) -> None:
+        self.suite = suite
+
+    def evaluate(self, task: str, index: int) -> Evaluation:
+        return Evaluation(task, (0.0,), 1, "")
+
+    def close(self) -> None: ...
+
+
+class _NoLearner:
+    """Counts the batches and learns nothing."""
+
+    def __init__(self, learner: Learner) -> None:
+        self._learner = learner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._learner, name)
+
+    def update(self, batch: Any, visit: Any) -> UpdateStats:
+        self._learner.updates += 1
+        self._learner.frames += self._learner.batch_frames
+        return UpdateStats({}, 0.0, 0.0, True)
+
+
+_NO_SUITE = SimpleNamespace(name="prepared", tasks=(), spec=None)
+
+
+class _Taken:
+    """Listens to the rows of the run and stops it when its time is over."""
+
+    def __init__(self, stop: StopFlag, seconds: float) -> None:
+        self._stop, self._seconds = stop, seconds
+        self._points: list[tuple[float, int, int]] = []
+        self._lags: list[float] = []
+
+    def __call__(self, row: Row) -> None:
+        if row["kind"] != "train" or row["updates"] < _WARM_UPDATES:
+            return
+        self._points.append((time.monotonic(), row["updates"], row["frames"]))
+        self._lags.append(row["lag_updates"])
+        if self._points[-1][0] - self._points[0][0] >= self._seconds and len(self._points) > 1:
+            self._stop.signal = 0
+
+    def served(self, job: Job, by_worker: tuple[int, ...] = ()) -> Served:
+        (first_s, first, first_frames), (last_s, last, last_frames) = self._points[0], self._points[-1]
+        return Served(
+            seconds=last_s - first_s, updates=last - first, pairs=(last - first) * job.config.batch_unrolls,
+            frames=last_frames - first_frames, lag_updates=float(np.mean(self._lags[1:])), pairs_by_worker=by_worker,
+        )  # fmt: skip
+
+
+@contextmanager
+def _job(config: RunConfig, seconds: float) -> Iterator[tuple[Job, _Taken]]:
+    """A whole run in a directory that is thrown away, and what listens to it."""
+    config = replace(config, frames_per_visit=_NEVER_ENDS, eval_every_frames=_NEVER_ENDS, anneal=False,
+                     checkpoint_every_frames=None, record_every_updates=1)  # fmt: skip
+    threads, stop = torch.get_num_threads(), StopFlag()
+    parts, method, taken = PreparedParts(config), make_method(config), _Taken(stop, seconds)
+    plan = Plan("prepared", (single(config.tasks[0], frames=_NEVER_ENDS),), config.tasks[:1])
+    batch_frames = config.batch_unrolls * parts.layout.frames
+    mixer = Mixer(method.replay_fraction, seed=derive(config.seed, "mixer"))
+    with tempfile.TemporaryDirectory(prefix="clearl-bench-") as name, MetricsWriter(Path(name), position=0) as writer:
+        (Path(name) / META_FILE).write_text(json.dumps({"prepared": to_yaml(config)}))
+        yield Job(
+            config=config, plan=plan, parts=parts, parts_entry=PARTS_ENTRY,
+            learner=Learner(
+                network=parts.network(), method=method, config=config, batch_frames=batch_frames, total_frames=None
+            ),
+            intake=Intake(
+                parts.layout, config.batch_unrolls, mixer, discount=config.discount, reward_clip=config.reward_clip
+            ),
+            cursor=PlanCursor(plan, config.slots), recorder=Recorder(writer, record_every_updates=1, listeners=[taken]),
+            checkpoints=CheckpointStore(Path(name) / "checkpoints"), run_dir=Path(name), stop=stop,
+        ), taken  # fmt: skip
+    torch.set_num_threads(threads)
