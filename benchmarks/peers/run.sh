@@ -24,7 +24,7 @@ torch="torch>=2.8,<2.14"
 declare -A packages=(
   [stable-baselines3]="stable-baselines3 ale-py opencv-python-headless"
   [rllib]="ray[rllib] ale-py opencv-python-headless"
-  [sample-factory]="sample-factory[atari]"
+  [sample-factory]="sample-factory[atari] opencv-python-headless"
 )
 declare -A venv_of=([sb3-a2c]=stable-baselines3 [sb3-ppo]=stable-baselines3 [rllib-impala]=rllib [sample-factory]=sample-factory)
 
