@@ -28,7 +28,7 @@ def publish(out: Path, name: str, commit: str) -> None:
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     experiment = EXPERIMENTS[name]
-    page = [f"# {name}: {experiment.paper}", "", f"{experiment.about.capitalize()}.", ""]
+    page = [f"# {name}: {experiment.paper}", "", f"{experiment.about[0].upper()}{experiment.about[1:]}.", ""]
     reports = sorted((out / "reports" / name).iterdir(), reverse=True)
     for report in reports:
         page += _sequence(out, name, report, target)
@@ -41,13 +41,13 @@ def publish(out: Path, name: str, commit: str) -> None:
 def _sequence(out: Path, name: str, report: Path, target: Path) -> list[str]:
     place = target / report.name
     for part in ("figures", "tables"):
-        shutil.copytree(report / part, place / part, ignore=shutil.ignore_patterns("paper-*"))
+        shutil.copytree(report / part, place / part, ignore=shutil.ignore_patterns("paper-*", "*.png"))
     for file in ("summary.json", "findings.json"):
         shutil.copy(report / file, place / file)
     summary = json.loads((report / "summary.json").read_text(encoding="utf-8"))
     findings = json.loads((report / "findings.json").read_text(encoding="utf-8"))
-    lines = [f"## {report.name}", "", f"{summary['headline']}", "", f"{_effort(out, name, report.name)}", ""]
-    lines += [f"- {note}" for note in summary["notes"]] + [""]
+    lines = [f"## {report.name}", "", f"{summary['headline']}", "", _effort(out, name, report.name), ""]
+    lines += [*(f"- {note}" for note in summary["notes"]), ""] if summary["notes"] else []
     for figure in FIGURES:
         if (report / "figures" / f"{figure}.svg").exists():
             lines += [f"![{figure}]({report.name}/figures/{figure}.svg)", ""]
@@ -90,8 +90,11 @@ def _effort(out: Path, name: str, sequence: str) -> str:
     planned = [run for run in planned_runs(name, "laptop") if run.sequence == sequence]
     hours = sum(float(MetricsTable.read(out / run.path)["wall_s"][-1]) for run in done) / 3600
     seeds = sorted({run.config.seed for run in done})
+    config = planned[0].config
     return (
-        f"{len(done)} of {len(planned)} planned runs, seeds {seeds}; {hours:.1f} hours of wall time summed over runs."
+        f"Tasks {', '.join(config.tasks)}; {config.cycles} cycles of {config.frames_per_visit:,} frames a visit. "
+        f"{len(done)} of {len(planned)} planned runs, seeds {', '.join(map(str, seeds))}; {hours:.1f} hours of wall "
+        "time summed over runs, two at a time."
     )
 
 
