@@ -21,7 +21,7 @@ EVALUATOR_CPUS = 0.1
 _KNOCK_S = 5.0
 
 _QUIET = {"RAY_DEDUP_LOGS_SKIP_REGEX": ".", "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-# The first is Ray's switch for "this machine only": without it, it listens on every interface, even when told 127.0.0.1.
+# The first is Ray's switch for "this machine only": without it, it listens everywhere, also when told 127.0.0.1.
 # The second: to Ray all actors are background work, to be done when nobody else wants the processor.
 _OUR_OWN = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_worker_niceness": "0"}
 
