@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class ClearlError(Exception):
     """Base of all errors of clearl; the command line prints it as one line and exits with `exit_code`."""
 
     exit_code = 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Whatever a constructor takes: an error of the learner's process is raised in that of the command."""
+        return _made_again, (type(self), *self.args), vars(self)
+
+
+def _made_again(kind: type[ClearlError], *args: Any) -> ClearlError:
+    return kind.__new__(kind, *args)
 
 
 class ConfigError(ClearlError):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ from clearl.replay.shard import ReplayShard
 from clearl.replay.store import open_store
 from clearl.runtimes import RUNTIMES
 from clearl.runtimes.bfloat16 import check_autocast
-from clearl.runtimes.job import Job
+from clearl.runtimes.job import Job, Order
 from clearl.runtimes.progress import fitting
 from clearl.runtimes.recorder import Recorder
 from clearl.runtimes.stopping import StopFlag, stop_on_signals
@@ -57,6 +57,7 @@ from clearl.types import EnvSpec, UnrollLayout, spec_from_json
 from clearl.worker import Worker
 
 PARTS_ENTRY = "clearl.experiment:load_parts"
+JOB_ENTRY = "clearl.experiment:open_job"
 
 
 class RunParts:
@@ -205,8 +206,12 @@ def _run_plan(
         run_dir.set_status("running")
         try:
             with ExitStack() as stack:
-                job = _make_job(config, plan, run_dir, stop, stack, console=console, listeners=listeners)
-                RUNTIMES.get(config.runtime)(job)
+                watchers = list(listeners)
+                if console:
+                    title = f"{run_dir.meta.get('arm') or config.method} on {config.suite}, {plan.name}"
+                    view = Console(title=title, tasks=plan.evaluate, total_frames=plan.total_frames)
+                    watchers.append(stack.enter_context(view).update)
+                RUNTIMES.get(config.runtime)(Order(config, plan, out, JOB_ENTRY, PARTS_ENTRY, stop, watchers))
         except BaseException as error:
             with suppress(StorageError):  # a full disk must not hide what went wrong
                 run_dir.set_status("failed")
@@ -227,10 +232,10 @@ def _with_checkpoint(error: DivergedError, run_dir: RunDir) -> DivergedError:
     return DivergedError(f"{error}; {where}")
 
 
-def _make_job(
-    config: RunConfig, plan: Plan, run_dir: RunDir, stop: StopFlag, stack: ExitStack, *, console: bool,
-    listeners: Sequence[Callable[[Row], None]],
-) -> Job:  # fmt: skip
+@contextmanager
+def open_job(order: Order) -> Iterator[Job]:
+    """The parts of a run, in the process of its learner; see `clearl.runtimes.job.Order`."""
+    config, plan, run_dir = order.config, order.plan, RunDir(order.run_dir)
     parts = load_parts(to_yaml(config), run_dir.path)
     # Where the metrics end before a checkpoint's position, the older one can write the missing rows again.
     checkpoints = CheckpointStore(
@@ -238,35 +243,32 @@ def _make_job(
     )
     saved = checkpoints.newest()
     position = 0 if saved is None else saved.json["metrics_position"]
-    writer = stack.enter_context(MetricsWriter(run_dir.path, position=position))
-    watchers = list(listeners)
-    for mirror in open_mirrors(run_dir.path, tensorboard=config.tensorboard, wandb=config.wandb):
-        stack.callback(mirror.close)
-        watchers.append(mirror.write)
-    if console:
-        title = f"{run_dir.meta.get('arm') or config.method} on {config.suite}, {plan.name}"
-        view = Console(title=title, tasks=plan.evaluate, total_frames=plan.total_frames)
-        watchers.append(stack.enter_context(view).update)
     batch_frames = config.batch_unrolls * parts.layout.frames
     mixer = Mixer(parts.method.replay_fraction, seed=derive(config.seed, "mixer"))
-    return Job(
-        config=config,
-        plan=plan,
-        parts=parts,
-        parts_entry=PARTS_ENTRY,
-        learner=Learner(
-            network=parts.network(), method=parts.method, config=config, batch_frames=batch_frames,
-            total_frames=plan.total_frames,
-        ),
-        intake=Intake(
-            parts.layout, config.batch_unrolls, mixer, discount=config.discount, reward_clip=config.reward_clip
-        ),
-        cursor=PlanCursor(plan, config.slots),
-        recorder=Recorder(writer, record_every_updates=config.record_every_updates, listeners=watchers),
-        checkpoints=checkpoints,
-        run_dir=run_dir.path,
-        stop=stop,
-    )  # fmt: skip
+    with ExitStack() as stack:
+        writer = stack.enter_context(MetricsWriter(run_dir.path, position=position))
+        watchers = list(order.listeners)
+        for mirror in open_mirrors(run_dir.path, tensorboard=config.tensorboard, wandb=config.wandb):
+            stack.callback(mirror.close)
+            watchers.append(mirror.write)
+        yield Job(
+            config=config,
+            plan=plan,
+            parts=parts,
+            parts_entry=order.parts_entry,
+            learner=Learner(
+                network=parts.network(), method=parts.method, config=config, batch_frames=batch_frames,
+                total_frames=plan.total_frames,
+            ),
+            intake=Intake(
+                parts.layout, config.batch_unrolls, mixer, discount=config.discount, reward_clip=config.reward_clip
+            ),
+            cursor=PlanCursor(plan, config.slots),
+            recorder=Recorder(writer, record_every_updates=config.record_every_updates, listeners=watchers),
+            checkpoints=checkpoints,
+            run_dir=run_dir.path,
+            stop=order.stop,
+        )  # fmt: skip
 
 
 def _open_or_create(config: RunConfig, out: Path, make_meta: Callable[[], dict[str, Any]]) -> RunDir:

@@ -110,13 +110,13 @@ class Console:
     def __enter__(self) -> Console:
         if self._out.is_terminal:
             self._live = Live(console=self._out, auto_refresh=False, transient=False)
-            self._live.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._draw(now=True)
+        if self._drawn_at is not None:  # a run that never began leaves nothing but its error
+            self._draw(now=True)
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -128,6 +128,7 @@ class Console:
             return
         self._drawn_at = time_s
         if self._live is not None:
+            self._live.start()
             self._live.update(panel(self.title, self.progress), refresh=True)
         else:
             self._out.print(plain_line(self.title, self.progress), soft_wrap=True, highlight=False, markup=False)

@@ -25,11 +25,16 @@ _STOP_S = 5.0
 _CLOSE_S = 2.0
 
 
-def run_at(site: Site, job: Job) -> None:
-    """Train with the children of a site; none of them outlives this call."""
+def run_at(site: Site, job: Job, *, deaths: Sequence[str] = ()) -> None:
+    """Train with the children of a site; none of them outlives this call.
+
+    `deaths`: of learners before this one, as far as the metrics do not tell of them.
+    """
     with learner_threads(job.config.learner_threads):
         run = DistributedRun(job, site)
         try:
+            for problem in deaths:
+                job.recorder.fault(job.learner, "learner", problem)
             run.loop()
         finally:
             run.close()

@@ -7,12 +7,17 @@ import numpy as np
 from clearl.checkpoint import Saved
 from clearl.evaluator import EvaluationCancelled
 from clearl.intake import Pairs
-from clearl.runtimes.job import Job
+from clearl.runtimes.job import Job, Order
 from clearl.runtimes.progress import Progress, fitting
 
 
-def run_inline(job: Job) -> None:
+def run_inline(order: Order) -> None:
     """Act, learn, evaluate, in turn."""
+    with order.open() as job:
+        _run(job)
+
+
+def _run(job: Job) -> None:
     saved = job.checkpoints.newest()
     run = _InlineRun(job, incarnation=_incarnation(saved))
     try:

@@ -1,8 +1,9 @@
-"""What a runtime is given: the parts of one run, ready made, and the means to make more of them elsewhere."""
+"""What a runtime is given: an order for one run, which makes the parts of it wherever the runtime wants them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -13,7 +14,8 @@ from clearl.evaluator import Evaluator
 from clearl.intake import Intake
 from clearl.learner import Learner
 from clearl.nets.network import PolicyNetwork
-from clearl.runtimes.recorder import Recorder
+from clearl.registry import load_entry
+from clearl.runtimes.recorder import Recorder, RowListener
 from clearl.runtimes.stopping import StopFlag
 from clearl.tasks.cursor import PlanCursor
 from clearl.tasks.plan import Plan
@@ -39,7 +41,7 @@ class Parts(Protocol):
 
 @dataclass(frozen=True)
 class Job:
-    """One network's whole training."""
+    """One network's whole training, its parts ready made."""
 
     config: RunConfig
     plan: Plan
@@ -55,7 +57,25 @@ class Job:
     stop: StopFlag
 
 
-class Runtime(Protocol):
-    """Runs a job to its end, or until it is stopped; resumes where the job's checkpoints say so."""
+@dataclass(frozen=True)
+class Order:
+    """One network's whole training as it is asked for: plain data but for `stop` and `listeners`."""
 
-    def __call__(self, job: Job) -> None: ...
+    config: RunConfig
+    plan: Plan
+    run_dir: Path
+    job_entry: str
+    """`module:function` that makes the job of this order, in whichever process the learner is to be."""
+    parts_entry: str
+    stop: StopFlag
+    listeners: Sequence[RowListener]
+
+    def open(self) -> AbstractContextManager[Job]:
+        """The job, from the newest checkpoint on; its files are closed at the end of the context."""
+        return load_entry(self.job_entry)(self)
+
+
+class Runtime(Protocol):
+    """Carries out an order to its end, or until it is stopped; resumes where the checkpoints say so."""
+
+    def __call__(self, order: Order) -> None: ...

@@ -10,7 +10,7 @@ import numpy as np
 
 from clearl.runtimes.allocator import keep_freed_memory
 from clearl.runtimes.distributed import cores, run_at
-from clearl.runtimes.job import Job
+from clearl.runtimes.job import Job, Order
 from clearl.runtimes.process import ChildProcess, Spares
 from clearl.runtimes.shared import PairBlock, SharedBlock, WeightBoard
 from clearl.runtimes.site import Wake
@@ -19,14 +19,15 @@ from clearl.types import EnvSpec, UnrollLayout
 _SMALL_BYTES = 4096
 
 
-def run_local(job: Job) -> None:
+def run_local(order: Order) -> None:
     """Train with worker processes; children never outlive this call."""
     keep_freed_memory()
-    site = _ThisMachine(job)
-    try:
-        run_at(site, job)
-    finally:
-        site.close()
+    with order.open() as job:
+        site = _ThisMachine(job)
+        try:
+            run_at(site, job)
+        finally:
+            site.close()
 
 
 def default_workers(cores: int, slots: int, spec: EnvSpec) -> int:

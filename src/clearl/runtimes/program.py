@@ -50,6 +50,7 @@ class Program(Protocol):
     """A worker or an evaluator: made from (outlet, setup, places), then told one thing after the other."""
 
     ready: Ready
+    """What it has to say whenever somebody begins with it: it may outlive a learner."""
     watch: Stopwatch
 
     def handle(self, message: Message) -> Iterator[Message]:

@@ -59,8 +59,12 @@ class Carrier:
     has_replay: np.ndarray | None = None
 
     def weights(self, network: PolicyNetwork) -> Carrier:
-        self._flat, self._read = FlatWeights(network), -1
+        self._flat = FlatWeights(network)
         return self
+
+    def forget(self) -> None:
+        """Another learner counts its updates from another checkpoint on."""
+        self._read = -1
 
     def read(self) -> tuple[int, int]:
         version, frames, flat = self.given
@@ -78,7 +82,10 @@ class Carrier:
 
 
 class ChildActor:
-    """Runs a program of `clearl.runtimes.program`: `begin` once, then `handle` a message at a time.
+    """Runs a program of `clearl.runtimes.program`: `begin` once for each learner, then `handle` a message at a time.
+
+    The program outlives a learner, with its replay and its environments: the next one finds all that was acknowledged,
+    and what came after the checkpoint as well.
 
     What the program says in the midst of work is only counted; `beats`, in a thread of its own, tells how often it
     was. An error is an answer like any other, so that Ray has nothing to say about it.
@@ -89,19 +96,22 @@ class ChildActor:
         self._beats, self._building = 0, True
         self._carrier = Carrier()
         self._program: Program | None = None
+        self._failure: Packed | None = None
 
     def begin(self, setup: Packed, luggage: Luggage) -> tuple[list[Packed], str, int]:
-        """Be what `setup` says; the answer, and where it happens: the node and the process."""
+        """Be what `setup` says, or still be it; the answer, and where it happens: the node and the process."""
         node, pid = ray.get_runtime_context().get_node_id(), os.getpid()
         try:
-            wanted = unpack(setup)
-            assert isinstance(wanted, Setup)
-            luggage.unpack(Path(wanted.run_dir))
-            self._program = load_entry(f"{wanted.program}:PROGRAM")(self, wanted, self._carrier)
+            if self._program is None:
+                wanted = unpack(setup)
+                assert isinstance(wanted, Setup)
+                luggage.unpack(Path(wanted.run_dir))
+                self._program = load_entry(f"{wanted.program}:PROGRAM")(self, wanted, self._carrier)
         except Exception as error:  # noqa: BLE001 - whatever it is, the learner must hear of it
             return [pack(describe(error))], node, pid
         assert self._program is not None
-        return [pack(self._program.ready)], node, pid
+        self._carrier.forget()
+        return [self._failure or pack(self._program.ready)], node, pid
 
     def handle(self, message: Packed, version: int, frames: int, weights: np.ndarray | None) -> tuple[Any, ...]:
         """Do as told; the answers, and the pairs where there are any."""
@@ -114,7 +124,8 @@ class ChildActor:
         try:
             answers = [pack(answer) for answer in self._program.handle(told)]
         except Exception as error:  # noqa: BLE001 - as above
-            return [pack(describe(error))], None
+            self._failure = pack(describe(error))
+            return [self._failure], None
         finally:
             carrier.given = (version, frames, None)
         with_pairs = weights is not None and carrier.new is not None

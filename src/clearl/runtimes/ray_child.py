@@ -89,7 +89,7 @@ class RayChild:
                 return self._pulse()
             answers, *more = ray.get(self._call)
         except RayError as error:
-            self._death = _in_words(error)
+            self._death = in_words(error)
             raise ChannelClosed from error
         self._call = None
         if len(more) == 2:
@@ -103,7 +103,7 @@ class RayChild:
         """In the midst of a call: ask now and then how far it is, without waiting for the answer."""
         now = time.monotonic()
         if self._asked is None:
-            if self.pid is not None and now - self._asked_at > _BEAT_S:
+            if now - self._asked_at > _BEAT_S:
                 self._asked, self._asked_at = self._actor.beats.remote(), now
             return []
         if not ray.wait([self._asked], timeout=0)[0]:
@@ -130,7 +130,7 @@ class RayChild:
         return ""
 
 
-def _in_words(error: RayError) -> str:
+def in_words(error: RayError) -> str:
     """The one sentence of Ray's message that says why."""
     text = " ".join(str(error).split())
     found = re.search(r"because (its .*?has died|the actor's .*?died|.*?)(\.|$)", text)

@@ -38,8 +38,8 @@ class WorkerProgram:
         self.worker = parts.worker(setup.slots, timed, incarnation=setup.incarnation)
         actor = self.worker.actor
         actor.suite = TimedSuite(actor.suite, self.watch, lambda: outlet.send(Alive(building=True)))
-        self.sequences = _restore(self.worker, setup)
-        self.ready = Ready(self.sequences, sum(shard.counters()["lost"] for shard in self.worker.shards))
+        sequences = _restore(self.worker, setup)
+        self.ready = Ready(sequences, sum(shard.counters()["lost"] for shard in self.worker.shards))
 
     def handle(self, message: Message) -> Iterator[Message]:
         if isinstance(message, Produce):
@@ -57,7 +57,7 @@ class WorkerProgram:
         pairs, worker = self.pairs, self.worker
         with self.watch("codec"):
             # All that was reported has been read, so a restart goes back to here and never further.
-            for shard, sequence in zip(worker.shards, self.sequences, strict=bool(worker.shards)):
+            for shard, sequence in zip(worker.shards, self.ready.sequences, strict=bool(worker.shards)):
                 shard.set_floor(sequence)
         with self.watch("weights"):
             version, _ = self.weights.read()
@@ -65,8 +65,8 @@ class WorkerProgram:
             episodes = worker.act(message.tasks, pairs.new)
         with self.watch("codec"):
             worker.remember(pairs.new, pairs.replay, pairs.has_replay)
-        self.sequences = tuple(sequence + 1 for sequence in self.sequences)
-        return Produced(version, len(episodes), self.sequences, worker.replay_counters(), self.watch.take())
+        self.ready = Ready(tuple(sequence + 1 for sequence in self.ready.sequences), 0)
+        return Produced(version, len(episodes), self.ready.sequences, worker.replay_counters(), self.watch.take())
 
 
 PROGRAM = WorkerProgram

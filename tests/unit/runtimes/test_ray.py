@@ -1,4 +1,4 @@
-"""The Ray runtime on two nodes of this machine: deaths of workers and of a node, and clusters that cannot do it."""
+"""The Ray runtime on two nodes of this machine: the death of each process and of a node, and what cannot run."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
+from run_processes import alive
 from whole_runs import rows, shards, small_config, state, top_by_number
 
 from clearl.config import RunConfig
-from clearl.errors import ConfigError, MissingExtraError
+from clearl.errors import ConfigError, MissingExtraError, WorkerError
 from clearl.experiment import run
 from clearl.records.run_dir import RunDir
 from clearl.records.schema import Row
@@ -59,19 +64,46 @@ def cluster(listening: set[str]) -> Iterator[Any]:
     assert not ray.is_initialized()
 
 
+@dataclass(frozen=True)
+class Placed:
+    """An actor of the run under way."""
+
+    handle: Any
+
+    @property
+    def node(self) -> str:
+        return self._told()["Address"]["NodeID"]
+
+    @property
+    def pid(self) -> int:
+        return self._told()["Pid"]
+
+    def _told(self) -> dict[str, Any]:
+        from ray._private.state import actors
+
+        return actors(self.handle._actor_id.hex())
+
+
 @pytest.fixture
-def children(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The newest child of each name."""
-    from clearl.runtimes.ray_child import RayChild
+def children(monkeypatch: pytest.MonkeyPatch, listening: set[str]) -> dict[str, Placed]:
+    """The newest actor of each name; the learner is one of them."""
+    from clearl.runtimes.ray_driver import Driver
+    from clearl.runtimes.ray_learner import Wanted
 
-    found: dict[str, Any] = {}
-    begin = RayChild.begin
+    found: dict[str, Placed] = {}
+    child, place_learner = Driver._child, Driver._place_learner
 
-    def remember(self: RayChild, setup: Setup, shared: Any) -> None:
-        found[setup.name] = self
-        begin(self, setup, shared)
+    def remember_child(self: Driver, wanted: Wanted) -> Any:
+        handle = child(self, wanted)
+        found[wanted.name] = Placed(handle)
+        return handle
 
-    monkeypatch.setattr(RayChild, "begin", remember)
+    def remember_learner(self: Driver) -> None:
+        place_learner(self)
+        found["learner"] = Placed(self._learner)
+
+    monkeypatch.setattr(Driver, "_child", remember_child)
+    monkeypatch.setattr(Driver, "_place_learner", remember_learner)
     return found
 
 
@@ -107,7 +139,7 @@ def assert_counts(out: Path) -> None:
 
 
 def test_killed_and_hanging_workers_are_replaced_and_nothing_is_lost_or_counted_twice(
-    cluster: Any, children: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    cluster: Any, children: dict[str, Placed], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     settings, out = config(worker_timeout_s=2.0), tmp_path / "run"
     strike = {
@@ -126,6 +158,121 @@ def test_killed_and_hanging_workers_are_replaced_and_nothing_is_lost_or_counted_
     for shard in shards(out, settings):
         assert shard.sequences().tolist() == top_by_number(settings, shard.slot, capacity, ROUNDS)
         shard.close()
+
+
+WORKERS = ("worker-0", "worker-1")
+
+
+@pytest.mark.parametrize("store", ["disk", "ram"])
+def test_the_learner_is_killed_and_another_goes_on_with_the_same_workers(
+    store: str, cluster: Any, children: dict[str, Placed], tmp_path: Path
+) -> None:
+    settings = config(
+        replay_store=store, buffer_frames=10**5, checkpoint_every_frames=7 * SLOTS * STEPS, eval_every_frames=256
+    )
+    out, killed_after, seen = tmp_path / "run", 13, list[dict[str, int]]()
+    saved_updates = 0
+
+    def strike(row: Row) -> None:
+        nonlocal saved_updates
+        if row["kind"] == "train" and row["updates"] == killed_after:
+            seen.append({name: child.pid for name, child in children.items()})
+            if len(seen) == 1:
+                saved_updates = state(out)["learner"]["state"]["counters"]["updates"]
+                os.kill(seen[0]["learner"], signal.SIGKILL)
+
+    run(settings, out, console=False, listeners=[strike])
+    first, second = seen
+    assert first["learner"] != second["learner"]
+    assert {name: first[name] for name in (*WORKERS, "evaluator")} == {
+        name: second[name] for name in (*WORKERS, "evaluator")
+    }
+    assert [(row["worker"], row["problem"]) for row in rows(out, "fault")] == [
+        ("learner", f"died: its worker process has died (process {first['learner']})")
+    ]
+    assert [row["updates"] for row in rows(out, "resume")] == [saved_updates] and 7 <= saved_updates < killed_after
+    assert RunDir.open(out).status == "finished"
+    saved, redone = state(out), killed_after - saved_updates
+    assert saved["learner"]["state"]["counters"]["frames"] == ROUNDS * SLOTS * STEPS
+    assert saved["cursor"]["granted_frames"] == ROUNDS * SLOTS * STEPS
+    assert [row["updates"] for row in rows(out, "train")] == list(range(1, ROUNDS + 1))
+    # Each worker was at most one round ahead of what had been read.
+    assert all(ROUNDS + redone <= inserted <= ROUNDS + redone + 1 for inserted in saved["shards"])
+    assert rows(out, "train")[-1]["replay"]["held"] == sum(saved["shards"]), "nothing that was stored is lost"
+    if store == "disk":
+        for shard in shards(out, settings):
+            assert shard.sequences().tolist() == list(range(shard.next_sequence))
+            shard.close()
+    wait_for_end(sorted({*first.values(), *second.values()}))
+
+
+def wait_for_end(pids: list[int], within_s: float = 20.0) -> None:
+    deadline = time.monotonic() + within_s
+    while left := alive(pids):
+        assert time.monotonic() < deadline, f"{left} have outlived their run"
+
+
+def test_a_learner_that_dies_again_and_again_ends_the_run(
+    cluster: Any, children: dict[str, Placed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clearl.runtimes.restarts.MOST_FAULTS", 1)
+    out, deaths = tmp_path / "run", list[int]()
+
+    def strike() -> None:
+        deaths.append(children["learner"].pid)
+        os.kill(deaths[-1], signal.SIGKILL)
+
+    with pytest.raises(WorkerError, match="the learner died more than .* times in 10 minutes: died: its worker"):
+        run(config(), out, console=False, listeners=[at_updates({3: strike})])
+    assert len(deaths) == 2 and RunDir.open(out).status == "failed"
+    # Before the first checkpoint a new learner starts from nothing.
+    kinds = [row["kind"] for row in rows(out, "segment", "fault", "train")]
+    assert kinds == ["segment", "fault", "train", "train", "train"]
+    assert f"(process {deaths[0]})" in rows(out, "fault")[0]["problem"]
+    wait_for_end([*deaths, *(children[name].pid for name in WORKERS)])
+
+
+def test_the_learner_may_be_on_another_node_that_sees_the_run_directory(
+    cluster: Any, children: dict[str, Placed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (second,) = cluster.worker_nodes
+    node = second.node_id
+    monkeypatch.setattr("clearl.runtimes.ray_driver.learner_place", lambda *_: (node, 0))
+    run(config(), tmp_path / "run", console=False)
+    assert children["learner"].node == node
+    assert_counts(tmp_path / "run")
+    monkeypatch.setattr("clearl.runtimes.ray_driver.NamedTemporaryFile", elsewhere)
+    with pytest.raises(ConfigError, match=r"goes to node 127.0.0.1, which does not see .*other: give an --out that"):
+        run(config(), tmp_path / "other", console=False)
+
+
+@contextmanager
+def elsewhere(**_: Any) -> Iterator[Any]:
+    """A file that is on this machine only, as far as another can tell."""
+    yield SimpleNamespace(name="/nowhere/mark")
+
+
+def test_errors_of_the_learner_are_those_of_the_run(cluster: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="device 'cuda' is not there; torch sees: cpu") as caught:
+        run(config(device="cuda"), tmp_path / "run", console=False)
+    assert caught.type is ConfigError and RunDir.open(tmp_path / "run").status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("device", "gpus", "place"),
+    [
+        ("cpu", (0, 4), ("here", 0)), ("cuda", (0, 4), ("there", 1)), ("cuda", (1, 4), ("here", 1)),
+        ("cuda:1", (1, 4), ("there", 2)), ("cuda", (0, 0), ("here", 0)), ("mps", (0, 4), ("here", 0)),
+    ],
+)  # fmt: skip
+def test_the_learner_goes_where_the_gpu_is(device: str, gpus: tuple[int, int], place: tuple[str, int]) -> None:
+    from clearl.runtimes.ray_nodes import learner_place
+
+    nodes = [
+        {"NodeID": node, "Alive": node != "dead", "Resources": {"CPU": 8.0, **({"GPU": float(count)} if count else {})}}
+        for node, count in (("dead", 8), ("here", gpus[0]), ("there", gpus[1]))
+    ]
+    assert learner_place(device, "here", nodes) == place
 
 
 def test_a_node_with_other_versions_is_named_before_training(
@@ -195,13 +342,14 @@ def test_signs_of_life_are_heard_in_the_midst_of_work(
 
 
 def test_a_node_dies_and_its_worker_goes_on_elsewhere_with_the_loss_counted(
-    cluster: Any, children: dict[str, Any], tmp_path: Path
+    cluster: Any, children: dict[str, Placed], tmp_path: Path
 ) -> None:
     (second,) = cluster.worker_nodes
     out, lost_with_it = tmp_path / "run", []
 
     def end_node() -> None:
         lost_with_it.extend(name for name, child in children.items() if child.node == second.node_id)
+        assert children["learner"].node != second.node_id
         cluster.remove_node(second, allow_graceful=False)
 
     run(config(replay_store="ram"), out, console=False, listeners=[at_updates({12: end_node})])
