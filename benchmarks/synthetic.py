@@ -37,7 +37,7 @@ from clearl.replay.mixing import Mixer
 from clearl.runtimes import RUNTIMES
 from clearl.runtimes.allocator import keep_freed_memory
 from clearl.runtimes.distributed import run_at
-from clearl.runtimes.job import Job
+from clearl.runtimes.job import Job, Order
 from clearl.runtimes.messages import Close, Evaluate, Evaluated, Message, Produce, Produced, Ready, Setup, Sync, Synced
 from clearl.runtimes.recorder import Recorder
 from clearl.runtimes.site import Wake
@@ -50,6 +50,8 @@ from clearl.types import Rows, UnrollLayout
 from clearl.worker import Worker
 
 PARTS_ENTRY = "benchmarks.synthetic:load_parts"
+JOB_ENTRY = "benchmarks.synthetic:open_job"
+IDLE_JOB_ENTRY = "benchmarks.synthetic:open_idle_job"
 _WARM_UPDATES = 3
 _NEVER_ENDS = 10**13
 
@@ -85,17 +87,17 @@ def serve(
 ) -> Served:  # fmt: skip
     """Train on prepared unrolls for `seconds`; worker i takes `unroll_s(i)` for each of its unrolls."""
     keep_freed_memory()
-    with _job(config, seconds) as (job, taken):
+    with _order(config, seconds, JOB_ENTRY) as (order, taken), order.open() as job:
         site = PreparedSite(job, workers, unroll_s)
         run_at(site, job)
-        return taken.served(job, tuple(child.produced for child in site.children if child.setup.slots))
+        return taken.served(config, tuple(child.produced for child in site.children if child.setup.slots))
 
 
 def take_in(runtime: str, config: RunConfig, *, seconds: float) -> Served:
     """Pairs of the worker processes of a runtime, as fast as batches can be made of them: nothing is learnt."""
-    with _job(replace(config, runtime=cast(Any, runtime)), seconds) as (job, taken):
-        RUNTIMES.get(runtime)(replace(job, learner=cast(Learner, _NoLearner(job.learner))))
-        return taken.served(job)
+    with _order(replace(config, runtime=cast(Any, runtime)), seconds, IDLE_JOB_ENTRY) as (order, taken):
+        RUNTIMES.get(runtime)(order)
+        return taken.served(config)
 
 
 class PreparedSite:
@@ -317,35 +319,52 @@ class _Taken:
         if self._points[-1][0] - self._points[0][0] >= self._seconds and len(self._points) > 1:
             self._stop.signal = 0
 
-    def served(self, job: Job, by_worker: tuple[int, ...] = ()) -> Served:
+    def served(self, config: RunConfig, by_worker: tuple[int, ...] = ()) -> Served:
         (first_s, first, first_frames), (last_s, last, last_frames) = self._points[0], self._points[-1]
         return Served(
-            seconds=last_s - first_s, updates=last - first, pairs=(last - first) * job.config.batch_unrolls,
+            seconds=last_s - first_s, updates=last - first, pairs=(last - first) * config.batch_unrolls,
             frames=last_frames - first_frames, lag_updates=float(np.mean(self._lags[1:])), pairs_by_worker=by_worker,
         )  # fmt: skip
 
 
 @contextmanager
-def _job(config: RunConfig, seconds: float) -> Iterator[tuple[Job, _Taken]]:
+def _order(config: RunConfig, seconds: float, job_entry: str) -> Iterator[tuple[Order, _Taken]]:
     """A whole run in a directory that is thrown away, and what listens to it."""
     config = replace(config, frames_per_visit=_NEVER_ENDS, eval_every_frames=_NEVER_ENDS, anneal=False,
-                     checkpoint_every_frames=None, record_every_updates=1)  # fmt: skip
+                     checkpoint_every_frames=None, record_every_updates=4)  # fmt: skip
     threads, stop = torch.get_num_threads(), StopFlag()
-    parts, method, taken = PreparedParts(config), make_method(config), _Taken(stop, seconds)
+    taken = _Taken(stop, seconds)
     plan = Plan("prepared", (single(config.tasks[0], frames=_NEVER_ENDS),), config.tasks[:1])
-    batch_frames = config.batch_unrolls * parts.layout.frames
-    mixer = Mixer(method.replay_fraction, seed=derive(config.seed, "mixer"))
-    with tempfile.TemporaryDirectory(prefix="clearl-bench-") as name, MetricsWriter(Path(name), position=0) as writer:
+    with tempfile.TemporaryDirectory(prefix="clearl-bench-") as name:
         (Path(name) / META_FILE).write_text(json.dumps({"prepared": to_yaml(config)}))
+        yield Order(config, plan, Path(name), job_entry, PARTS_ENTRY, stop, [taken]), taken
+    torch.set_num_threads(threads)
+
+
+@contextmanager
+def open_job(order: Order) -> Iterator[Job]:
+    """The parts of a run on prepared unrolls, in the process of its learner."""
+    config = order.config
+    parts, method = PreparedParts(config), make_method(config)
+    mixer = Mixer(method.replay_fraction, seed=derive(config.seed, "mixer"))
+    with MetricsWriter(order.run_dir, position=0) as writer:
         yield Job(
-            config=config, plan=plan, parts=parts, parts_entry=PARTS_ENTRY,
+            config=config, plan=order.plan, parts=parts, parts_entry=order.parts_entry,
             learner=Learner(
-                network=parts.network(), method=method, config=config, batch_frames=batch_frames, total_frames=None
+                network=parts.network(), method=method, config=config,
+                batch_frames=config.batch_unrolls * parts.layout.frames, total_frames=None,
             ),
             intake=Intake(
                 parts.layout, config.batch_unrolls, mixer, discount=config.discount, reward_clip=config.reward_clip
             ),
-            cursor=PlanCursor(plan, config.slots), recorder=Recorder(writer, record_every_updates=1, listeners=[taken]),
-            checkpoints=CheckpointStore(Path(name) / "checkpoints"), run_dir=Path(name), stop=stop,
-        ), taken  # fmt: skip
-    torch.set_num_threads(threads)
+            cursor=PlanCursor(order.plan, config.slots),
+            recorder=Recorder(writer, record_every_updates=config.record_every_updates, listeners=order.listeners),
+            checkpoints=CheckpointStore(order.run_dir / "checkpoints"), run_dir=order.run_dir, stop=order.stop,
+        )  # fmt: skip
+
+
+@contextmanager
+def open_idle_job(order: Order) -> Iterator[Job]:
+    """The same, with a learner that learns nothing."""
+    with open_job(order) as job:
+        yield replace(job, learner=cast(Learner, _NoLearner(job.learner)))
