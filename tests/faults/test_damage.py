@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -115,9 +116,10 @@ def judge_finished(whole: Path, out: Path) -> str:
     problems = [row["problem"] for row in rows(out, "fault")]
     if any("unrolls of replay are lost" in problem for problem in problems):
         return "went on without some unrolls, and said so"
+    quarantined = any(row["replay"]["quarantined"] for row in rows(out, "train"))
     forget_faults(out)
     assert_same_runs(whole, out, CONFIG)
-    return "as if nothing had happened" + (", and said so" if problems else "")
+    return "as if nothing had happened" + (", and said so" if problems or quarantined else "")
 
 
 def test_the_command_given_again_after_damage(whole: Path, crashed: Path, tmp_path: Path) -> None:
@@ -134,6 +136,7 @@ def test_the_command_given_again_after_much_damage(
 
 
 def forget_faults(out: Path) -> None:
-    """Take the rows that tell of faults out of the metrics."""
+    """Take out of the metrics what tells of faults: their rows, and the number of records that nobody needed."""
     lines = (out / "metrics.jsonl").read_bytes().splitlines(keepends=True)
-    (out / "metrics.jsonl").write_bytes(b"".join(line for line in lines if b'"kind":"fault"' not in line))
+    kept = [re.sub(rb'"quarantined":\d+(.*),"crc":"\w+"', rb'"quarantined":0\1', line) for line in lines]
+    (out / "metrics.jsonl").write_bytes(b"".join(line for line in kept if b'"kind":"fault"' not in line))

@@ -16,7 +16,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from clearl.config import Setting, resolve, settings
-from clearl.errors import ConfigError
+from clearl.errors import ConfigError, MissingExtraError
 from clearl.experiment import run
 from clearl.learner import Learner
 from clearl.methods import NAMES
@@ -132,7 +132,7 @@ def outcome(chosen: dict[str, Any]) -> str:
         result = run(config, directory / "run", console=False)
     except EnoughError:
         return "two updates"
-    except ConfigError as error:
+    except (ConfigError, MissingExtraError) as error:
         assert time.monotonic() - begun < LIMIT_S, f"{error} took {time.monotonic() - begun:.1f} s"
         assert any(name.removesuffix("s") in str(error) for name in settings()), f"no field is named: {error}"
         return "refused"

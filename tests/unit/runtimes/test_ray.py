@@ -361,6 +361,78 @@ def test_a_node_dies_and_its_worker_goes_on_elsewhere_with_the_loss_counted(
     assert second.node_id not in [child.node for child in children.values()]
 
 
+@pytest.mark.faults
+@pytest.mark.timeout(1500)
+def test_twenty_killed_and_five_stopped_workers(
+    cluster: Any, children: dict[str, Placed], tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    rounds, every, strikes = 330, 12, 25
+    settings, out = config(worker_timeout_s=2.0, frames_per_visit=rounds * SLOTS * STEPS), tmp_path / "run"
+    deeds = {
+        every * (number + 1): lambda number=number: os.kill(
+            children[WORKERS[number % 2]].pid, signal.SIGSTOP if number % 5 == 4 else signal.SIGKILL
+        )
+        for number in range(strikes)
+    }
+    run(settings, out, console=False, listeners=[at_updates(deeds)])
+    faults, restarts = rows(out, "fault"), rows(out, "restart")
+    stopped = [row for row in faults if "said nothing for 2 s" in row["problem"]]
+    assert (len(faults), len(stopped), len(restarts)) == (strikes, 5, strikes)
+    assert RunDir.open(out).status == "finished" and state(out)["shards"] == [rounds] * SLOTS
+    assert [row["updates"] for row in rows(out, "train")] == list(range(1, rounds + 1))
+    slowest = max(row["after_s"] for row in restarts)
+    record_property("workers", f"20 killed and 5 stopped, replaced after {slowest:.1f} s at the most")
+    capacity = int(RunDir.open(out).meta["replay"]["capacity_unrolls"])
+    for shard in shards(out, settings):
+        assert shard.sequences().tolist() == top_by_number(settings, shard.slot, capacity, rounds)
+        shard.close()
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1500)
+def test_five_nodes_die(
+    cluster: Any, children: dict[str, Placed], tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    rounds, every, deaths = 150, 24, 5
+    settings, out = config(replay_store="ram", frames_per_visit=rounds * SLOTS * STEPS), tmp_path / "run"
+    lost = list[str]()
+    for node in list(cluster.worker_nodes):
+        cluster.remove_node(node)
+    cluster.add_node(num_cpus=2, object_store_memory=80_000_000)
+
+    def end_node() -> None:
+        """Take the second node away, with whoever is on it, and give the cluster another."""
+        (second,) = cluster.worker_nodes
+        lost.extend(name for name, child in children.items() if child.node == second.node_id)
+        cluster.remove_node(second, allow_graceful=False)
+        cluster.add_node(num_cpus=2, object_store_memory=80_000_000)
+
+    deeds = {every * (number + 1): end_node for number in range(deaths)}
+    with little_room_on(cluster.head_node.node_id):
+        run(settings, out, console=False, listeners=[at_updates(deeds)])
+    assert RunDir.open(out).status == "finished" and state(out)["shards"] == [rounds] * SLOTS
+    assert [row["updates"] for row in rows(out, "train")] == list(range(1, rounds + 1))
+    died = [row["worker"] for row in rows(out, "restart")]
+    assert sorted(died) == sorted(lost) and len(lost) >= deaths
+    record_property("nodes", f"{deaths} killed, and {len(lost)} workers and evaluators with them, all replaced")
+
+
+@contextmanager
+def little_room_on(node: str) -> Iterator[None]:
+    """Take CPUs of a node, so that it has room for one worker and an evaluator only."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    squatter: Any = ray.remote(type("Squatter", (), {"stay": lambda self: True}))
+    there = NodeAffinitySchedulingStrategy(node, soft=False)
+    taken = squatter.options(num_cpus=NODE_CPUS[0] - 1.1, scheduling_strategy=there).remote()
+    ray.get(taken.stay.remote())
+    try:
+        yield
+    finally:
+        ray.kill(taken)
+
+
 def test_without_ray_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
