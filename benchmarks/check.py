@@ -137,8 +137,8 @@ GUARDS: dict[str, Guard] = {
         "CLEAR's rate / baseline's, minatar", 0.95, 0.03, rate_ratio("minatar", {}, {"method": "baseline"})
     ),
     "disk": Guard(
-        "replay on disk / in RAM, minatar", 0.95, 0.03,
-        rate_ratio("minatar", {"replay_store": "disk"}, {"replay_store": "ram"}),
+        "replay on disk / in RAM, atari", 0.95, 0.03,
+        rate_ratio("atari", {"replay_store": "disk"}, {"replay_store": "ram"}),
     ),
     "evaluation": Guard("with evaluation / without", 0.90, 0.03, rate_ratio("minatar", {}, _NO_EVALUATION)),
     "peak-shallow": Guard("learner, share of matmul peak, shallow net", 0.40, 0.10, share_of_peak("atari")),

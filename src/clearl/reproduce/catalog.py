@@ -107,6 +107,13 @@ _TINY = {
     "frames_per_visit": 1_280, "slots": 8, "batch_unrolls": 8, "unroll_steps": 10, "eval_every_frames": 1_280,
     "eval_episodes": 2, "eval_max_steps": 200, "record_every_updates": 4, "fisher_batches": 2, "compress_frames": 320,
 }  # fmt: skip
+# Chosen on seeds of their own by tools/search_constants.py; docs/results/search has what was tried.
+_SEARCHED: dict[str, dict[str, Any]] = {
+    "ewc": {"ewc_lambda": 1e4},
+    "online-ewc": {"online_ewc_lambda": 1e6},
+    "progress-compress": {"online_ewc_lambda": 2.5e5, "compress_frames": 60_000, "reset_active": False},
+}
+_SEARCHED["progress-compress+clear"] = _SEARCHED["progress-compress"]
 _ONE_CORE = {"runtime": "inline", "learner_threads": 1, "keep_replay": False, "checkpoint_every_frames": 240_000}
 
 SCHEMES = {
@@ -115,7 +122,7 @@ SCHEMES = {
     ),
     "laptop": TaskSequence(
         "schemes", "minatar-schemes", 5, {**_ONE_CORE, "cycles": 4, "eval_every_frames": 24_000}, "breakout@3",
-        (0, 5, 10),
+        (0, 5, 10), _SEARCHED,
     ),
 }  # fmt: skip
 GAMES = {
