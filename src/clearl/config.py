@@ -126,7 +126,7 @@ class RunConfig:
     grad_norm_clip: Annotated[Positive | None, "the norm that a gradient is cut to; none for no limit"] = 40.0
 
     # Evaluation, records and checkpoints.
-    eval_every_frames: Annotated[Count, "frames of training between two evaluations of all tasks"] = 20_000
+    eval_every_frames: Annotated[Count, "frames of training between two evaluations of all tasks"] = 100_000
     eval_episodes: Annotated[int, Between(1, 10_000), "sampled episodes of one evaluation of a task"] = 16
     eval_max_steps: Annotated[int, Between(1, 10**7), "steps after which an evaluated episode is cut"] = 10_000
     record_every_updates: Annotated[int, Between(1, 10**6), "updates between two rows of training metrics"] = 20
