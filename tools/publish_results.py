@@ -1,6 +1,7 @@
 """Results that ship: the report of an experiment, taken into docs/results with how it was obtained.
 
-`python tools/publish_results.py OUT NAME COMMIT` after `clearl reproduce NAME --out OUT`. Nothing is written by hand.
+`python tools/publish_results.py OUT NAME COMMIT [SEEDS]` after `clearl reproduce NAME --out OUT [--seeds SEEDS]`.
+Nothing is written by hand.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ("returns-by-arm", "cumulative-by-task", "cumulative-bars", "retention", "probe")
 
 
-def publish(out: Path, name: str, commit: str) -> None:
+def publish(out: Path, name: str, commit: str, seeds: int | None) -> None:
     """Copy the reports of all sequences of one experiment, and write the page that shows them."""
     target = ROOT / "docs" / "results" / name
     shutil.rmtree(target, ignore_errors=True)
@@ -31,14 +32,19 @@ def publish(out: Path, name: str, commit: str) -> None:
     page = [f"# {name}: {experiment.paper}", "", f"{experiment.about[0].upper()}{experiment.about[1:]}.", ""]
     reports = sorted((out / "reports" / name).iterdir(), reverse=True)
     for report in reports:
-        page += _sequence(out, name, report, target)
+        page += _sequence(out, _planned(name, report.name, seeds), report, target)
     commands = [f"$ clearl reproduce {name} --scale laptop --only {report.name}" for report in reports]
+    commands = [command + (f" --seeds {seeds}" if seeds else "") for command in commands]
     page += ["## How it was obtained", "", "```console", *commands, "```", ""]
     page += [f"Code: commit `{commit}`.", ""]
     (target / "README.md").write_text("\n".join(page), encoding="utf-8")
 
 
-def _sequence(out: Path, name: str, report: Path, target: Path) -> list[str]:
+def _planned(name: str, sequence: str, seeds: int | None) -> list[PlannedRun]:
+    return [run for run in planned_runs(name, "laptop", seeds) if run.sequence == sequence]
+
+
+def _sequence(out: Path, planned: list[PlannedRun], report: Path, target: Path) -> list[str]:
     place = target / report.name
     for part in ("figures", "tables"):
         shutil.copytree(report / part, place / part, ignore=shutil.ignore_patterns("paper-*", "*.png"))
@@ -46,24 +52,24 @@ def _sequence(out: Path, name: str, report: Path, target: Path) -> list[str]:
         shutil.copy(report / file, place / file)
     summary = json.loads((report / "summary.json").read_text(encoding="utf-8"))
     findings = json.loads((report / "findings.json").read_text(encoding="utf-8"))
-    lines = [f"## {report.name}", "", f"{summary['headline']}", "", _effort(out, name, report.name), ""]
+    lines = [f"## {report.name}", "", f"{summary['headline']}", "", _effort(out, planned), ""]
     lines += [*(f"- {note}" for note in summary["notes"]), ""] if summary["notes"] else []
     for figure in FIGURES:
         if (report / "figures" / f"{figure}.svg").exists():
             lines += [f"![{figure}]({report.name}/figures/{figure}.svg)", ""]
     for table in ("cumulative", "kept", "final"):
         lines += [f"### {table.capitalize()}", "", (report / "tables" / f"{table}.md").read_text(encoding="utf-8"), ""]
-    return [*lines, *_by_cycle(out, name, report.name), *_findings(findings)]
+    return [*lines, *_by_cycle(out, planned), *_findings(findings)]
 
 
-def _finished(out: Path, name: str, sequence: str) -> list[PlannedRun]:
-    return [run for run in planned_runs(name, "laptop") if run.sequence == sequence and is_finished(out / run.path)]
+def _finished(out: Path, planned: list[PlannedRun]) -> list[PlannedRun]:
+    return [run for run in planned if is_finished(out / run.path)]
 
 
-def _by_cycle(out: Path, name: str, sequence: str) -> list[str]:
+def _by_cycle(out: Path, planned: list[PlannedRun]) -> list[str]:
     """Whether arms come nearer to each other with time: the mean return over all tasks within each cycle."""
-    done = _finished(out, name, sequence)
-    if EXPERIMENTS[name].probe or not done:
+    done = _finished(out, planned)
+    if not done or done[0].config.protocol == "probe":
         return []
     cycles = done[0].config.cycles
     lines = ["### Mean return by cycle", "", "The mean over tasks of the evaluated return within each cycle, with the "]
@@ -85,9 +91,8 @@ def _over_tasks(run: Run, start: float, end: float) -> float:
     return float(np.mean([mean for mean in means if mean is not None]))
 
 
-def _effort(out: Path, name: str, sequence: str) -> str:
-    done = _finished(out, name, sequence)
-    planned = [run for run in planned_runs(name, "laptop") if run.sequence == sequence]
+def _effort(out: Path, planned: list[PlannedRun]) -> str:
+    done = _finished(out, planned)
     hours = sum(float(MetricsTable.read(out / run.path)["wall_s"][-1]) for run in done) / 3600
     seeds = sorted({run.config.seed for run in done})
     config = planned[0].config
@@ -111,4 +116,4 @@ def _findings(findings: list[dict]) -> list[str]:
 
 
 if __name__ == "__main__":
-    publish(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+    publish(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]) if len(sys.argv) > 4 else None)

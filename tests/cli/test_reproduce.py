@@ -36,9 +36,10 @@ def test_every_experiment_ends_with_its_report(name: str, out: Path) -> None:
     assert json.loads((report / "findings.json").read_text())
 
 
-def test_shared_runs_are_run_once(out: Path) -> None:
-    again = reproduce("balance", "--scale", "smoke", "--out", str(out))
-    assert "4 of 4 runs are finished already" in again.stdout
+def test_shared_runs_are_run_once(tmp_path: Path) -> None:
+    assert reproduce("interference", "--scale", "smoke", "--out", str(tmp_path)).returncode == 0
+    shared = reproduce("stability", "--scale", "smoke", "--out", str(tmp_path))
+    assert "3 of 5 runs are finished already" in shared.stdout
 
 
 def test_a_dry_run_of_the_paper_says_what_is_missing() -> None:
