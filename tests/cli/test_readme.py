@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -89,3 +90,9 @@ def test_the_documentation_builds_with_its_links_and_pictures(tmp_path: Path):
         (page, src) for page in tmp_path.rglob("*.html") for src in re.findall('<img src="([^"]+)"', page.read_text())
     ]
     assert [(page, src) for page, src in shown if not (page.parent / src).is_file()] == []
+
+
+def test_the_share_that_the_readme_tells_is_that_of_the_results():
+    summary = json.loads((ROOT / "docs/results/stability/schemes/summary.json").read_text())
+    kept = re.search(r"the baseline kept (\d+ %)", summary["headline"])
+    assert kept and f"it keeps {kept[1]} of its score" in " ".join((ROOT / "README.md").read_text().split())
