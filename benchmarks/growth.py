@@ -115,7 +115,7 @@ def replay(options: Options) -> Section:
     with tempfile.TemporaryDirectory(prefix="clearl-bench-") as directory:
         for held in (held for held in HELD if held <= options.held):
             tiny = shard_of(SMALL, held, DiskStore(Path(directory) / f"tiny-{held}"))
-            row, target = small_row(), SMALL.empty(1)
+            row = small_row()
             filling_s = cpu_seconds(lambda shard=tiny, n=held, row=row: [shard.insert(row) for _ in range(n)])
             large = shard_of(ATARI, held, DiskStore(Path(directory) / f"atari-{held}"))
             large.restore(held)
@@ -124,7 +124,7 @@ def replay(options: Options) -> Section:
                     "held": held,
                     "filling_s": filling_s,
                     "insert_us": _median(lambda shard=tiny, row=row: insert_cost_us(shard, row, 300)),
-                    "sample_us": _median(lambda shard=tiny, target=target: _sample_cost_us(shard, target, 2000)),
+                    "sample_us": _median(lambda shard=tiny: _sample_cost_us(shard, 2000)),
                     "atari_insert_us": _median(lambda shard=large: insert_cost_us(shard, atari, 300)),
                     "index_bytes": tiny.index_nbytes,
                 }
@@ -291,8 +291,8 @@ def _as_json(done: Any) -> dict[str, float]:
     return {name: getattr(done, name) for name in names}
 
 
-def _sample_cost_us(shard: ReplayShard, target: Any, samples: int) -> float:
-    return 1e6 * cpu_seconds(lambda: [shard.sample_into(target, 0) for _ in range(samples)]) / samples
+def _sample_cost_us(shard: ReplayShard, samples: int) -> float:
+    return 1e6 * cpu_seconds(lambda: [shard.sample() for _ in range(samples)]) / samples
 
 
 def _median(measure: Callable[[], float]) -> float:

@@ -64,7 +64,7 @@ def cpu_seconds(work: Callable[[], object]) -> float:
 
 
 def shard_of(layout: UnrollLayout, capacity: int, store: Store) -> ReplayShard:
-    return ReplayShard(layout=layout, capacity_unrolls=capacity, seed=0, slot=0, store=store)
+    return ReplayShard(codec=Codec(layout), capacity_unrolls=capacity, seed=0, slot=0, store=store)
 
 
 def measure_bytes(unrolls: dict[str, list[Rows]]) -> dict[str, float]:
@@ -78,9 +78,8 @@ def measure_bytes(unrolls: dict[str, list[Rows]]) -> dict[str, float]:
 
 def measure_rates(shard: ReplayShard, rows: list[Rows], inserts: int) -> dict[str, float]:
     """Inserts and warm reads a second."""
-    target = ATARI.empty(8)
     inserting = cpu_seconds(lambda: [shard.insert(rows[i % len(rows)]) for i in range(inserts)])
-    reading = cpu_seconds(lambda: [shard.sample_into(target, i % 8) for i in range(inserts)])
+    reading = cpu_seconds(lambda: [shard.sample() for _ in range(inserts)])
     shard.close()
     return {"inserts": inserts / inserting, "reads": inserts / reading}
 
@@ -134,8 +133,7 @@ def measure_growth(directory: Path, rows: list[Rows], large: int) -> dict[str, f
         result[f"{name}_us_at_large"] = statistics.median(at_large)
         result[f"{name}_ratio"] = result[f"{name}_us_at_large"] / result[f"{name}_us_at_1k"]
     result["index_bytes_per_unroll"] = big.index_nbytes / large
-    target = SMALL.empty(1)
-    result["tiny_reads_per_s_at_large"] = 5000 / cpu_seconds(lambda: [big.sample_into(target, 0) for _ in range(5000)])
+    result["tiny_reads_per_s_at_large"] = 5000 / cpu_seconds(lambda: [big.sample() for _ in range(5000)])
     big.close()
     result["reopen_and_restore_s"] = cpu_seconds(lambda: reopen(shard_of(SMALL, large, DiskStore(directory / "big"))))
     return result

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from clearl.records.run_dir import (
 from clearl.records.schema import Row
 from clearl.records.table import MetricsTable
 from clearl.records.writer import MetricsWriter, check_position
+from clearl.replay.codec import Codec
 from clearl.replay.forecast import StoreKind, choose_store, forecast_bytes
 from clearl.replay.mixing import Mixer
 from clearl.replay.shard import ReplayShard
@@ -73,6 +75,11 @@ class RunParts:
         core_size = self.network().core_size
         self.layout = UnrollLayout(self.suite.spec, config.unroll_steps, core_size)
 
+    @cached_property
+    def codec(self) -> Codec:
+        """Of all shards of this process."""
+        return Codec(self.layout)
+
     def network(self) -> PolicyNetwork:
         return make_network(self.config, self.suite.spec)
 
@@ -90,7 +97,7 @@ class RunParts:
             self.store_kind, self.run_dir / "replay" / f"slot-{slot:05d}", waste_share=self.config.replay_waste_share
         )
         return ReplayShard(
-            layout=self.layout, capacity_unrolls=self.capacity_unrolls, seed=self.config.seed, slot=slot, store=store
+            codec=self.codec, capacity_unrolls=self.capacity_unrolls, seed=self.config.seed, slot=slot, store=store
         )
 
     def evaluator(self, network: PolicyNetwork) -> Evaluator:

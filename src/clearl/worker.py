@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from clearl.actor import Actor, Episode
-from clearl.replay.shard import ReplayShard
-from clearl.types import Rows, row
+from clearl.replay.shard import ReplayShard, insert_each, sample_each
+from clearl.types import Rows
 
 
 class Worker:
@@ -30,10 +30,8 @@ class Worker:
 
     def remember(self, new: Rows, replay: Rows, has_replay: np.ndarray) -> None:
         """The second half: what the shards make of it."""
-        has_replay[:] = False
-        for index, shard in enumerate(self.shards):
-            shard.insert(row(new, index))
-            has_replay[index] = shard.sample_into(replay, index)
+        insert_each(self.shards, new)
+        sample_each(self.shards, replay, has_replay)
 
     def replay_counters(self) -> dict[str, int]:
         """What the shards hold, over all slots."""

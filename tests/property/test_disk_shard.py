@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clearl.replay.codec import Codec
 from clearl.replay.disk import DiskStore
 from clearl.replay.shard import ReplayShard
 from clearl.seeding import derive, unroll_numbers
@@ -24,7 +25,7 @@ def stamped(sequence: int, life: int) -> Rows:
 
 def open_shard(directory: Path, capacity: int, slot: int) -> ReplayShard:
     store = DiskStore(directory, waste_share=0.3, segment_nbytes=1500)
-    return ReplayShard(layout=LAYOUT, capacity_unrolls=capacity, seed=7, slot=slot, store=store)
+    return ReplayShard(codec=Codec(LAYOUT), capacity_unrolls=capacity, seed=7, slot=slot, store=store)
 
 
 def top(capacity: int, slot: int, count: int) -> list[int]:
@@ -36,7 +37,7 @@ def contents(shard: ReplayShard) -> dict[int, int]:
     """Sequence to life, read back through the codec from where the index points."""
     found = {}
     for position in range(shard._reservoir.held):
-        row = shard._codec.decode(memoryview(shard._store.get(position))[32:])
+        row = shard.codec.decode(memoryview(shard._store.get(position))[32:])
         found[int(row["last_action"])] = int(row["last_reward"])
         assert int(row["last_action"]) == int(shard._reservoir.sequences[position])
     return found

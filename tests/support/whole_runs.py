@@ -121,7 +121,7 @@ def contents(shard: ReplayShard) -> dict[int, dict[str, np.ndarray]]:
     for position in np.flatnonzero(shard._store.present(reservoir.held)).tolist():
         sequence, number = int(reservoir.sequences[position]), int(reservoir.numbers[position])
         record = shard._store.get(position)
-        found[sequence] = shard._codec.decode(open_record(record, slot=shard.slot, sequence=sequence, number=number))
+        found[sequence] = shard.codec.decode(open_record(record, slot=shard.slot, sequence=sequence, number=number))
     return found
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import zstandard
@@ -13,6 +15,9 @@ from clearl.types import Rows, UnrollLayout
 
 _VERSION = 1
 _HEADER = struct.Struct("<BI")  # version, bytes of the unroll before compression
+_AT_ONCE_NBYTES = 1 << 18  # so much stays in the cache between packing and compressing
+
+T = TypeVar("T")
 
 
 def _payload_dtype(layout: UnrollLayout) -> np.dtype:
@@ -30,34 +35,35 @@ def _payload_dtype(layout: UnrollLayout) -> np.dtype:
 
 @dataclass(frozen=True)
 class _Part:
-    """One field of an unroll, and its place in the uncompressed payload of a codec."""
+    """One field of an unroll, as it is packed."""
 
     name: str
     shape: tuple[int, ...]
     dtype: np.dtype
     bits: int
     """How many bools are packed here; 0 for a field of another kind."""
-    place: np.ndarray
 
 
 class Codec:
-    """Encodes the unrolls of one layout. It keeps its buffers, so it serves one thread at a time."""
+    """Encodes the unrolls of one layout. It keeps its buffers, so it serves one thread at a time.
+
+    Many unrolls are packed at once, field by field: with small frames NumPy's calls cost more than the bytes.
+    """
 
     def __init__(self, layout: UnrollLayout) -> None:
         self.layout = layout
         self._dtype = _payload_dtype(layout)
-        self._scratch = np.zeros(1, self._dtype)
         self._parts = [
             _Part(
                 name, field.shape, np.dtype(field.dtype),
                 int(np.prod(field.shape, dtype=np.int64)) if np.dtype(field.dtype) == np.bool_ else 0,
-                self._scratch[name],
             )
             for name, field in layout.fields.items()
         ]  # fmt: skip
         self.raw_nbytes = self._dtype.itemsize
+        self._scratch = np.zeros(max(1, _AT_ONCE_NBYTES // self.raw_nbytes), self._dtype)
         self._compressor = zstandard.ZstdCompressor(level=1, write_content_size=True)
-        # One-shot decompression allocates the declared size, which `_decompress` has compared with the layout's.
+        # One-shot decompression allocates the declared size, which `decompress` has compared with the layout's.
         self._decompressor = zstandard.ZstdDecompressor()
 
     @property
@@ -67,32 +73,41 @@ class Codec:
 
     def encode(self, row: Rows) -> bytes:
         """One unroll, its fields without a slot axis, as a payload."""
-        for part in self._parts:
-            array = row[part.name]
-            if array.shape != part.shape or array.dtype != part.dtype:
-                raise ConfigError(
-                    f"the unroll's field {part.name!r} is {array.dtype}{array.shape}, its layout says "
-                    f"{part.dtype}{part.shape}; fill the arrays that UnrollLayout.empty gives"
-                )
-            part.place[0] = np.packbits(array) if part.bits else array
-        return _HEADER.pack(_VERSION, self.raw_nbytes) + self._compressor.compress(self._scratch.data)
+        (payload,) = self.encode_each({name: array[None] for name, array in row.items()}, [0])
+        return payload
+
+    def encode_each(self, rows: Rows, indices: Sequence[int]) -> Iterator[bytes]:
+        """The payloads of the unrolls in `rows` at `indices`, in that order."""
+        self._check(rows)
+        head = _HEADER.pack(_VERSION, self.raw_nbytes)
+        for some in self._chunks(indices):
+            packed = self._scratch[: len(some)]
+            for part in self._parts:
+                values = rows[part.name][some]
+                packed[part.name] = np.packbits(values.reshape(len(some), -1), axis=1) if part.bits else values
+            for index in range(len(some)):
+                yield head + self._compressor.compress(packed[index : index + 1].data)
 
     def decode(self, payload: bytes | memoryview) -> Rows:
         """The unroll in `payload`, in new arrays."""
         rows = self.layout.empty(1)
-        self.decode_into(payload, rows, 0)
+        self.unpack([self.decompress(payload)], rows, [0])
         return {name: array[0] for name, array in rows.items()}
 
-    def decode_into(self, payload: bytes | memoryview, rows: Rows, index: int) -> None:
-        """The unroll in `payload`, written to `rows` at `index`; nothing is written if the payload is damaged."""
-        raw = np.frombuffer(self._decompress(memoryview(payload)), self._dtype)
-        for part in self._parts:
-            values = raw[part.name][0]
-            if part.bits:
-                values = np.unpackbits(values, count=part.bits).view(np.bool_).reshape(part.shape)
-            rows[part.name][index] = values
+    def unpack(self, raws: Sequence[bytes], rows: Rows, indices: Sequence[int]) -> None:
+        """What `decompress` gave, written to `rows` at `indices`."""
+        for some, many in zip(self._chunks(indices), self._chunks(raws), strict=True):
+            packed = np.frombuffer(b"".join(many), self._dtype)
+            for part in self._parts:
+                values = packed[part.name]
+                if part.bits:
+                    bools = np.unpackbits(values, axis=1, count=part.bits).view(np.bool_)
+                    values = bools.reshape(len(some), *part.shape)
+                rows[part.name][some] = values
 
-    def _decompress(self, payload: memoryview) -> bytes:
+    def decompress(self, payload: bytes | memoryview) -> bytes:
+        """The packed bytes of one unroll, or an error if the payload is damaged."""
+        payload = memoryview(payload)
         if len(payload) < _HEADER.size or len(payload) > self.max_nbytes:
             raise CorruptFileError(f"a replay payload of {len(payload)} bytes is out of range for this layout")
         version, raw_nbytes = _HEADER.unpack_from(payload)
@@ -109,3 +124,16 @@ class Codec:
             return self._decompressor.decompress(compressed, allow_extra_data=False)
         except zstandard.ZstdError as error:
             raise CorruptFileError(f"a replay payload cannot be decompressed: {error}") from error
+
+    def _check(self, rows: Rows) -> None:
+        for part in self._parts:
+            array = rows[part.name]
+            if array.shape[1:] != part.shape or array.dtype != part.dtype:
+                raise ConfigError(
+                    f"the unroll's field {part.name!r} is {array.dtype}{array.shape[1:]}, its layout says "
+                    f"{part.dtype}{part.shape}; fill the arrays that UnrollLayout.empty gives"
+                )
+
+    def _chunks(self, items: Sequence[T]) -> Iterator[list[T]]:
+        for start in range(0, len(items), len(self._scratch)):
+            yield list(items[start : start + len(self._scratch)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from clearl.errors import CorruptFileError, StorageError
@@ -10,7 +12,7 @@ from clearl.replay.framing import HEADER_NBYTES, ShardKey, open_record, pack_rec
 from clearl.replay.reservoir import Reservoir
 from clearl.replay.store import Store
 from clearl.seeding import derive, unroll_number
-from clearl.types import Rows, UnrollLayout
+from clearl.types import Rows
 
 _DRAWS_BEFORE_SEARCH = 32
 
@@ -23,17 +25,17 @@ class ReplayShard:
     unrolls acknowledged))` brings back all that `insert` has returned from, if the store outlives the process.
     """
 
-    def __init__(self, *, layout: UnrollLayout, capacity_unrolls: int, seed: int, slot: int, store: Store) -> None:
+    def __init__(self, *, codec: Codec, capacity_unrolls: int, seed: int, slot: int, store: Store) -> None:
         self.slot = slot
         self._stream = derive(seed, "reservoir", slot)
         self._sample_stream = derive(seed, "sample", slot)
-        self._codec = Codec(layout)
+        self.codec = codec
         self._reservoir = Reservoir(self._stream, capacity_unrolls)
         self._store = store
         self._newest: int | None = None
         self._draws = 0
         self._floor_marks = [(0, 0)]
-        store.open(ShardKey(slot, self._stream, capacity_unrolls, HEADER_NBYTES + self._codec.max_nbytes))
+        store.open(ShardKey(slot, self._stream, capacity_unrolls, HEADER_NBYTES + self.codec.max_nbytes))
         self._takes_up = store.recovered_next_sequence() > 0
 
     @property
@@ -79,27 +81,33 @@ class ReplayShard:
 
     def insert(self, row: Rows) -> int:
         """Offer one unroll, its fields without a slot axis; its sequence number. It is written before it counts."""
+        insert_each([self], {name: array[None] for name, array in row.items()})
+        return self.next_sequence - 1
+
+    def sample(self) -> Rows | None:
+        """A past unroll, each with the same chance; None while there is nothing but the one just inserted."""
+        rows, sampled = self.codec.layout.empty(1), np.zeros(1, np.bool_)
+        sample_each([self], rows, sampled)
+        return {name: array[0] for name, array in rows.items()} if sampled[0] else None
+
+    def place(self) -> tuple[int, int | None]:
+        """The next unroll's number, and the position that it takes; None where it does not stay. Changes nothing."""
         if self._takes_up:
             raise StorageError(
                 f"the replay store of slot {self.slot} holds unrolls of an earlier process; "
                 "restore(next_sequence) first, or remove its directory"
             )
-        sequence = self.next_sequence
-        number, position = self._reservoir.place()
-        if position is not None:
-            record = pack_record(self.slot, sequence, number, self._codec.encode(row))
-            self._store.put(position, record)
+        return self._reservoir.place()
+
+    def commit(self, number: int, position: int | None, payload: bytes | None) -> None:
+        """Count the next unroll, with the answer that `place` gave; if it stays, `payload` is written first."""
+        if position is not None and payload is not None:
+            self._store.put(position, pack_record(self.slot, self.next_sequence, number, payload))
         self._reservoir.commit(number, position)
         self._newest, self._draws = position, 0
-        return sequence
 
-    def sample(self) -> Rows | None:
-        """A past unroll, each with the same chance; None while there is nothing but the one just inserted."""
-        rows = self._codec.layout.empty(1)
-        return {name: array[0] for name, array in rows.items()} if self.sample_into(rows, 0) else None
-
-    def sample_into(self, rows: Rows, index: int) -> bool:
-        """`sample`, decoded straight into `rows` at `index`; False, and nothing written, where that gives None."""
+    def draw(self) -> bytes | None:
+        """The packed bytes of a past unroll, see `sample`. Damaged ones are put aside on the way."""
         while (position := self._draw()) is not None:
             try:
                 payload = open_record(
@@ -108,11 +116,10 @@ class ReplayShard:
                     sequence=int(self._reservoir.sequences[position]),
                     number=int(self._reservoir.numbers[position]),
                 )
-                self._codec.decode_into(payload, rows, index)
-                return True
+                return self.codec.decompress(payload)
             except CorruptFileError:
                 self._store.forget(position)
-        return False
+        return None
 
     def recovered_next_sequence(self) -> int:
         """One more than the last sequence number in the store as it was opened; 0 if it held nothing."""
@@ -172,3 +179,23 @@ class ReplayShard:
         stream = unroll_number(self._sample_stream, self.next_sequence)
         self._draws += 1
         return unroll_number(stream, self._draws) * bound >> 64
+
+
+def insert_each(shards: Sequence[ReplayShard], rows: Rows) -> None:
+    """Offer each shard its unroll of `rows`; see `ReplayShard.insert`."""
+    if not shards:
+        return
+    places = [shard.place() for shard in shards]
+    staying = [index for index, (_, position) in enumerate(places) if position is not None]
+    payloads = iter(shards[0].codec.encode_each(rows, staying))
+    for shard, (number, position) in zip(shards, places, strict=True):
+        shard.commit(number, position, None if position is None else next(payloads))
+
+
+def sample_each(shards: Sequence[ReplayShard], rows: Rows, sampled: np.ndarray) -> None:
+    """A past unroll of each shard into its row of `rows`, as far as there is one; `sampled` [n] bool says where."""
+    drawn = [shard.draw() for shard in shards]
+    sampled[:] = False
+    sampled[: len(drawn)] = [raw is not None for raw in drawn]
+    if shards:
+        shards[0].codec.unpack([raw for raw in drawn if raw is not None], rows, np.flatnonzero(sampled).tolist())

@@ -10,6 +10,7 @@ import pytest
 import zstandard
 
 from clearl.errors import ConfigError, CorruptFileError
+from clearl.replay import codec as codec_module
 from clearl.replay.codec import Codec
 from clearl.replay.framing import HEADER_NBYTES, open_record, pack_record, read_header
 from clearl.types import EnvSpec, UnrollLayout
@@ -22,12 +23,26 @@ def test_round_trip_is_exact(layout, make_row, equal):
         assert equal(codec.decode(codec.encode(row)), row)
 
 
-def test_decode_into_writes_one_row_only(layout, make_row, equal):
+def test_unpacking_writes_one_row_only(layout, make_row, equal):
     codec, rows = Codec(layout), layout.empty(3)
     row = make_row(layout, 1)
-    codec.decode_into(codec.encode(row), rows, 1)
+    codec.unpack([codec.decompress(codec.encode(row))], rows, [1])
     assert equal({name: array[1] for name, array in rows.items()}, row)
     assert all(not array[[0, 2]].any() for array in rows.values())
+
+
+def test_many_at_once_are_the_same_bytes_as_one_by_one(layout, make_row, equal, monkeypatch):
+    monkeypatch.setattr(codec_module, "_AT_ONCE_NBYTES", 3 * Codec(layout).raw_nbytes)
+    codec, rows, indices = Codec(layout), layout.empty(9), [7, 0, 3, 8, 1, 5, 2]
+    for index in range(9):
+        for name, array in make_row(layout, index).items():
+            rows[name][index] = array
+    payloads = list(codec.encode_each(rows, indices))
+    assert payloads == [Codec(layout).encode(make_row(layout, index)) for index in indices]
+    back = layout.empty(9)
+    codec.unpack([codec.decompress(payload) for payload in payloads], back, indices)
+    for index in indices:
+        assert equal({name: array[index] for name, array in back.items()}, make_row(layout, index))
 
 
 def test_views_that_are_not_contiguous_are_encoded(layout, make_row, equal):

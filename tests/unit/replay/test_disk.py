@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from clearl.errors import ConfigError, CorruptFileError, StorageError
+from clearl.replay.codec import Codec
 from clearl.replay.disk import DiskStore
 from clearl.replay.framing import ShardKey, pack_record
 from clearl.replay.segments import FilePool
@@ -31,7 +32,7 @@ def stamped(sequence: int, frames: np.ndarray | None = None, layout: UnrollLayou
 
 def open_shard(directory: Path, capacity: int = 20, *, slot: int = 0, seed: int = 1, layout=TINY, **store):
     return ReplayShard(
-        layout=layout, capacity_unrolls=capacity, seed=seed, slot=slot, store=DiskStore(directory, **store)
+        codec=Codec(layout), capacity_unrolls=capacity, seed=seed, slot=slot, store=DiskStore(directory, **store)
     )
 
 
@@ -99,12 +100,13 @@ WRITER = """
 import sys
 from pathlib import Path
 import numpy as np
+from clearl.replay.codec import Codec
 from clearl.replay.disk import DiskStore
 from clearl.replay.shard import ReplayShard
 from clearl.types import EnvSpec, UnrollLayout
 layout = UnrollLayout(EnvSpec((1, 84, 84), "uint8", 18, stack=4), 20)
 store = DiskStore(Path(sys.argv[1]), segment_nbytes=1 << 20)
-shard = ReplayShard(layout=layout, capacity_unrolls=30, seed=1, slot=0, store=store)
+shard = ReplayShard(codec=Codec(layout), capacity_unrolls=30, seed=1, slot=0, store=store)
 shard.restore(shard.recovered_next_sequence())
 row = {name: array[0] for name, array in layout.empty(1).items()}
 rng = np.random.default_rng(0)

@@ -31,7 +31,7 @@ def test_a_sample_makes_the_forecast_exact_for_data_of_its_kind(tmp_path):
     sample = ATARI.empty(10)
     sample["frames"][:, :, :, 20:30] = rng.integers(0, 256, sample["frames"][:, :, :, 20:30].shape)
     forecast = forecast_bytes(ATARI, 10 * 80, sample=sample)
-    shard = ReplayShard(layout=ATARI, capacity_unrolls=10, seed=0, slot=0, store=DiskStore(tmp_path))
+    shard = ReplayShard(codec=Codec(ATARI), capacity_unrolls=10, seed=0, slot=0, store=DiskStore(tmp_path))
     for index in range(10):
         shard.insert({name: array[index] for name, array in sample.items()})
     assert forecast.measured and forecast.unrolls == 10

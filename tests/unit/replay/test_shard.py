@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 from clearl.errors import CorruptFileError
-from clearl.replay.shard import ReplayShard
+from clearl.replay.codec import Codec
+from clearl.replay.shard import ReplayShard, insert_each, sample_each
 from clearl.replay.store import RamStore
 from clearl.seeding import derive, unroll_numbers
 
@@ -15,7 +16,7 @@ from clearl.seeding import derive, unroll_numbers
 @pytest.fixture
 def make_shard(tiny):
     def make(capacity: int, *, seed: int = 1, slot: int = 0) -> ReplayShard:
-        return ReplayShard(layout=tiny, capacity_unrolls=capacity, seed=seed, slot=slot, store=RamStore())
+        return ReplayShard(codec=Codec(tiny), capacity_unrolls=capacity, seed=seed, slot=slot, store=RamStore())
 
     return make
 
@@ -90,25 +91,45 @@ def test_the_same_seed_gives_the_same_samples_and_another_slot_others(make_shard
     assert history(1, 0) != history(1, 1) and history(1, 0) != history(2, 0)
 
 
-def test_refused_unrolls_are_not_encoded(make_shard, stamped):
+def test_refused_unrolls_are_not_encoded(make_shard, stamped, monkeypatch):
     shard = make_shard(4)
     for sequence in range(4):
         shard.insert(stamped(sequence))
     encoded = []
-    encode = shard._codec.encode
-    shard._codec.encode = lambda row: encoded.append(1) or encode(row)  # pyright: ignore[reportAttributeAccessIssue]
+    encode = shard.codec.encode_each
+    monkeypatch.setattr(shard.codec, "encode_each", lambda rows, at: encoded.extend(at) or encode(rows, at))
     for sequence in range(4, 400):
         shard.insert(stamped(sequence))
     # Expected: C * (H_400 - H_4) = 18; the bound is generous, 396 is not.
     assert 4 < len(encoded) < 40
 
 
-def test_sample_into_writes_its_row_only(make_shard, stamped, tiny):
-    shard, rows = make_shard(4), tiny.empty(3)
-    assert shard.sample_into(rows, 1) is False
+def test_many_shards_at_once_do_what_each_does_alone(make_shard, stamped, tiny):
+    together, alone = [[make_shard(3, slot=slot) for slot in range(5)] for _ in range(2)]
+    rows, sampled = tiny.empty(5), np.zeros(5, bool)
+    for sequence in range(40):
+        for slot, shard in enumerate(alone):
+            row = stamped(100 * slot + sequence)
+            shard.insert(row)
+            for name, array in row.items():
+                rows[name][slot] = array
+        insert_each(together, rows)
+        past = tiny.empty(5)
+        sample_each(together, past, sampled)
+        for slot, shard in enumerate(alone):
+            expected = shard.sample()
+            assert sampled[slot] == (expected is not None)
+            assert expected is None or past["last_action"][slot] == expected["last_action"]
+    for left, right in zip(together, alone, strict=True):
+        assert left.sequences().tolist() == right.sequences().tolist()
+
+
+def test_shards_that_have_nothing_leave_their_rows_alone(make_shard, stamped, tiny):
+    shards, rows, sampled = [make_shard(4, slot=slot) for slot in range(3)], tiny.empty(3), np.ones(3, bool)
     for sequence in range(1, 4):
-        shard.insert(stamped(sequence))
-    assert shard.sample_into(rows, 1) is True
+        shards[1].insert(stamped(sequence))
+    sample_each(shards, rows, sampled)
+    assert sampled.tolist() == [False, True, False]
     assert rows["last_action"][1] in (1, 2) and not rows["last_action"][[0, 2]].any()
 
 
