@@ -143,6 +143,44 @@ def test_a_stopped_run_goes_on_to_the_same_counts(runtime: str, tmp_path: Path) 
     assert rows(out, "fault") == []
 
 
+WITH_BOUNDARIES = {
+    "ewc": {"ewc": {"visit": 3, "task": "freeway", "added": 20, "anchors": {"tasks": ["breakout", "freeway"]}}},
+    "progress-compress+clear": {
+        "ewc": {"visit": 3, "task": "freeway", "added": 20, "anchors": {}},
+        "compressing": True,
+    },
+}
+
+
+@pytest.mark.parametrize("method", WITH_BOUNDARIES)
+def test_methods_that_need_boundaries_end_each_visit_and_keep_their_state(
+    runtime: str, method: str, tmp_path: Path
+) -> None:
+    changes = {"cycles": 2, "fisher_batches": 3, "compress_frames": 160, "lstm": True, "checkpoint_every_frames": None}
+    settings, out = config(runtime, method=method, **changes), tmp_path / "run"
+
+    def stop(row: Row) -> None:
+        if row["kind"] == "train" and row["updates"] == 30:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    assert run(settings, out, console=False, listeners=[stop]).status == "interrupted"
+    assert state(out)["learner"]["state"]["method"]["ewc"]["visit"] == 1, "one visit is over, the second is on"
+    assert run(settings, out, console=False).status == "finished"
+    assert state(out)["learner"]["state"]["method"] == {"base": {}, **WITH_BOUNDARIES[method]}
+    losses = [row["loss"] for row in rows(out, "train")]
+    visit = VISIT_FRAMES // ROUND_FRAMES
+    assert len(losses) == 4 * visit
+    if method == "ewc":
+        assert all(loss["ewc"] == 0 for loss in losses[:visit]), "nothing is held in place before a first visit ends"
+        assert all(loss["ewc"] > 0 for loss in losses[visit + 1 :])
+    else:
+        distilled = [index for index, loss in enumerate(losses) if "distillation" in loss]
+        compress = changes["compress_frames"] // ROUND_FRAMES
+        assert distilled == [i for i in range(4 * visit) if i % visit >= visit - compress]
+        columns = {row["frames"]: row["column"] for row in rows(out, "eval")}
+        assert columns[0] == "active" and columns[2 * TOTAL_FRAMES] == "knowledge_base"
+
+
 def test_a_broken_environment_stops_the_run_with_its_place_and_its_own_traceback(runtime: str, tmp_path: Path) -> None:
     broken = {"suite": "gym:BrokenRaisesLater-v0", "tasks": (), "imports": ("broken_envs",), "torso": "mlp"}
     with pytest.raises((EnvironmentFaultError, WorkerError)) as caught:

@@ -43,6 +43,12 @@ def test_killed_and_resumed_equals_uninterrupted(reference: Reference, tmp_path:
     check(reference, tmp_path, runs=2, kills=2, seed=1)
 
 
+def test_progress_and_compress_is_resumed_exactly(tmp_path: Path) -> None:
+    config = small_config(method="progress-compress+clear", lstm=True, fisher_batches=2, compress_frames=150)
+    finish(config, tmp_path / "whole")
+    check((config, tmp_path / "whole"), tmp_path, runs=2, kills=2, seed=3)
+
+
 @pytest.mark.faults
 @pytest.mark.timeout(1500)
 def test_twenty_of_twenty_runs_end_as_if_they_had_not_been_killed(
