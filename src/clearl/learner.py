@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -46,8 +47,16 @@ class Learner:
         self.batch_frames, self.total_frames = batch_frames, total_frames
         self.measure: Measure = lambda part: nullcontext()
         self.parameters = list(as_module(network).parameters())
-        self.optimizer = make_optimizer(config, self.parameters)
         self.frames = self.updates = self.bad_updates = self._bad_in_a_row = 0
+
+    @cached_property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """Made when it is first needed: torch then imports for a second."""
+        return make_optimizer(self.config, self.parameters)
+
+    def prepare(self) -> None:
+        """Have what the first update needs."""
+        _ = self.optimizer
 
     def update(self, batch: Batch, visit: Visit | None) -> UpdateStats:
         """One optimiser step. `visit` is given only where the method needs boundaries."""

@@ -178,7 +178,8 @@ def test_methods_that_need_boundaries_end_each_visit_and_keep_their_state(
         compress = changes["compress_frames"] // ROUND_FRAMES
         assert distilled == [i for i in range(4 * visit) if i % visit >= visit - compress]
         columns = {row["frames"]: row["column"] for row in rows(out, "eval")}
-        assert columns[0] == "active" and columns[2 * TOTAL_FRAMES] == "knowledge_base"
+        # An evaluation that was under way at the stop is not made up for: that of the first weights may be missing.
+        assert columns.get(0, "active") == "active" and columns[2 * TOTAL_FRAMES] == "knowledge_base"
 
 
 def test_a_broken_environment_stops_the_run_with_its_place_and_its_own_traceback(runtime: str, tmp_path: Path) -> None:

@@ -67,8 +67,13 @@ class DistributedRun:
         ]
         self.evaluators = Evaluators(job, site.board(self.flat.size), around)
         self.grants, self.glanced_at = 0, 0.0
+        # Until the first round is there: workers build their environments before it, and need the cores for that.
+        self.evaluators_wait = True
 
     def loop(self) -> None:
+        self._grant_all()
+        self._hear(0.0)
+        self.job.learner.prepare()  # while workers build their environments
         while not self.progress.finished:
             if self.job.stop:
                 return self._stop()
@@ -112,6 +117,7 @@ class DistributedRun:
         worker = next_to_read(self.workers, self.job.intake)
         if worker is None:
             return False
+        self.evaluators_wait = False
         with self.watch("reading"):
             assert worker.grant is not None and worker.report is not None
             tasks, replay = worker.grant.tasks, self._replay_counters()
@@ -146,7 +152,7 @@ class DistributedRun:
         now = time.monotonic()
         if now - self.glanced_at >= _GLANCE_S:
             self.glanced_at = now
-            for child in self._children():
+            for child in self.workers if self.evaluators_wait else self._children():
                 child.poll()
 
     def _children(self) -> list[RemoteWorker | RemoteEvaluator]:
@@ -214,6 +220,7 @@ class DistributedRun:
 
     def _finish(self) -> None:
         """The plan is through: evaluate the final weights, unless that has been done."""
+        self.evaluators_wait = False
         while not self.job.stop and self.progress.evaluated_frames != self.job.learner.frames:
             if self._record_evaluation() and self.progress.evaluated_frames != self.job.learner.frames:
                 self._start_evaluation()

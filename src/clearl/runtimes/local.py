@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import selectors
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from math import prod
 
 import numpy as np
@@ -16,18 +17,20 @@ from clearl.runtimes.shared import PairBlock, SharedBlock, WeightBoard
 from clearl.runtimes.site import Wake
 from clearl.types import EnvSpec, UnrollLayout
 
-_SMALL_BYTES = 4096
+_SMALL_BYTES, _SLOTS_IF_SMALL = 4096, 16
 
 
 def run_local(order: Order) -> None:
     """Train with worker processes; children never outlive this call."""
     keep_freed_memory()
-    with order.open() as job:
-        site = _ThisMachine(job)
-        try:
+    spares = Spares([order.parts_entry.partition(":")[0], "clearl.runtimes.evaluator_main"])
+    try:
+        # They import while the learner is built. One too many is no loss: it becomes the evaluator.
+        spares.prepare(order.config.workers or max(1, min(cores(), order.config.slots // _SLOTS_IF_SMALL)))
+        with order.open() as job, closing(_ThisMachine(job, spares)) as site:
             run_at(site, job)
-        finally:
-            site.close()
+    finally:
+        spares.close()
 
 
 def default_workers(cores: int, slots: int, spec: EnvSpec) -> int:
@@ -39,7 +42,7 @@ def default_workers(cores: int, slots: int, spec: EnvSpec) -> int:
     """
     nbytes = prod(spec.observation_shape) * np.dtype(spec.frame_dtype).itemsize
     if nbytes <= _SMALL_BYTES:
-        return max(1, min(cores - 1, slots // 16))
+        return max(1, min(cores - 1, slots // _SLOTS_IF_SMALL))
     return max(1, min(cores, slots // 4))
 
 
@@ -48,11 +51,11 @@ class _ThisMachine:
 
     keeps_later = True
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, spares: Spares) -> None:
         self.workers = job.config.workers or default_workers(cores(), job.config.slots, job.parts.layout.spec)
         self.evaluators: Sequence[tuple[str, ...]] = [job.plan.evaluate]
         self._selector = selectors.DefaultSelector()
-        self._spares = Spares([job.parts_entry.partition(":")[0], "clearl.runtimes.evaluator_main"])
+        self._spares = spares
 
     def take(self, wake: Wake) -> ChildProcess:
         child = self._spares.take()
@@ -75,5 +78,4 @@ class _ThisMachine:
         return WeightBoard(SharedBlock.create(WeightBoard.nbytes(size)), size)
 
     def close(self) -> None:
-        self._spares.close()
         self._selector.close()

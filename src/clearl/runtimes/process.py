@@ -115,29 +115,29 @@ class ChildProcess:
 
 
 class Spares:
-    """Starts children. From the first death on it keeps one in reserve that has the slow imports behind it."""
+    """Starts children, and keeps some in reserve that have the slow imports behind them."""
 
     def __init__(self, modules: Sequence[str]) -> None:
         self._modules = modules
-        self._spare: ChildProcess | None = None
+        self._spares: list[ChildProcess] = []
 
     def take(self) -> ChildProcess:
         """A child to begin with."""
-        child, self._spare = self._spare, None
-        if child is not None and child.has_exited():
+        while self._spares:
+            child = self._spares.pop(0)
+            if not child.has_exited():
+                return child
             child.end()
-            child = None
-        return child or ChildProcess(self._modules)
+        return ChildProcess(self._modules)
 
-    def prepare(self) -> None:
-        """Have one in reserve."""
-        if self._spare is None:
-            self._spare = ChildProcess(self._modules)
+    def prepare(self, count: int = 1) -> None:
+        """Have so many in reserve."""
+        while len(self._spares) < count:
+            self._spares.append(ChildProcess(self._modules))
 
     def close(self) -> None:
-        if self._spare is not None:
-            self._spare.end()
-            self._spare = None
+        while self._spares:
+            self._spares.pop().end()
 
 
 def exit_in_words(code: int) -> str:

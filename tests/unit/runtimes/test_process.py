@@ -142,12 +142,12 @@ def test_no_child_outlives_a_parent_that_is_killed() -> None:
 def test_a_spare_is_used_once_and_a_dead_one_never() -> None:
     spares = Spares([])
     spares.prepare()
-    spare = spares._spare
+    spare = spares._spares[0]
     assert spare is not None
     assert spares.take() is spare
     spare.end()
     spares.prepare()
-    dead = spares._spare
+    dead = spares._spares[0]
     assert dead is not None
     os.kill(dead.pid, signal.SIGKILL)
     wait_until_gone(dead.pid, 5)
