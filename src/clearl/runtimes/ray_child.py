@@ -16,7 +16,7 @@ from clearl.runtimes.messages import Alive, Evaluate, Message, Produce, Setup, p
 from clearl.types import Rows
 
 _BEAT_S = 0.5
-_DEATH_S = 15.0  # Ray takes 5 s to kill a process that does not answer
+DEATH_S = 15.0  # Ray takes 5 s to kill a process that does not answer
 
 
 class ReceivedPairs:
@@ -118,7 +118,7 @@ class RayChild:
             ray.wait(self.awaited, timeout=patience_s)
         ray.kill(self._actor)
         if self.awaited:
-            ray.wait(self.awaited, timeout=_DEATH_S)
+            ray.wait(self.awaited, timeout=DEATH_S)
         self._asked = None
         return None
 

@@ -13,13 +13,18 @@ from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 from clearl.errors import ConfigError, WorkerError
 from clearl.runtimes.job import Order
 from clearl.runtimes.ray_actor import ChildActor, Luggage
-from clearl.runtimes.ray_child import in_words
+from clearl.runtimes.ray_child import DEATH_S, in_words
 from clearl.runtimes.ray_learner import LearnerActor, Question, Wanted
 from clearl.runtimes.ray_nodes import Crew, addresses, check_nodes, learner_place, on_node
 from clearl.runtimes.restarts import MOST_FAULTS, WINDOW_S, Restarts
 from clearl.runtimes.stopping import StopFlag
 
 _ARRIVAL_S = 120.0
+_LEAST_PATIENCE_S = 10.0
+
+
+class _Silent(Exception):
+    """The learner's process is there, but does not answer."""
 
 
 class Driver:
@@ -59,7 +64,7 @@ class Driver:
             there = replace(self._order, run_dir=self._order.run_dir.absolute(), stop=StopFlag(), listeners=())
             training = learner.train.remote(there, crew, self._deaths)
             heard = learner.hear.remote(stop.signal)
-            while heard in ray.wait([heard, training])[0]:
+            while heard in self._sign_of_life([heard, training]):
                 question: Any = ray.get(heard)
                 answer = () if question is None else (self._answer(question),)
                 heard = learner.hear.remote(stop.signal, *answer)
@@ -69,7 +74,18 @@ class Driver:
         except RayError as error:
             self._died(f"{in_words(error)} (process {pid})")
             return False
+        except _Silent as error:
+            self._died(f"{error} (process {pid})")
+            return False
         return True
+
+    def _sign_of_life(self, calls: list[Any]) -> list[Any]:
+        """Those of the calls that came back. One of them does so every moment, unless the process hangs."""
+        patience_s = max(_LEAST_PATIENCE_S, self._order.config.worker_timeout_s)
+        ready, _ = ray.wait(calls, timeout=patience_s)
+        if not ready:
+            raise _Silent(f"said nothing for {patience_s:g} s (worker_timeout_s) and was killed")
+        return ready
 
     def _arrival(self) -> int:
         """The learner's process, once it is there; it must see the same run directory."""
@@ -104,8 +120,10 @@ class Driver:
         return self._children[wanted.name]
 
     def _died(self, problem: str) -> None:
-        """Wait as long as is due before there may be another learner."""
+        """Make sure that it has gone, and wait as long as is due before there may be another learner."""
         ray.kill(self._learner)
+        if not ray.wait([self._learner.arrive.remote("")], timeout=DEATH_S)[0]:
+            raise WorkerError(f"the learner {problem}, but its process could not be ended on {self._node}")
         self._deaths.append(problem)
         self._given.clear()
         delay_s = self._restarts.delay_s(time.monotonic(), is_fault=True)

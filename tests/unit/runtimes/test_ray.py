@@ -163,12 +163,25 @@ def test_killed_and_hanging_workers_are_replaced_and_nothing_is_lost_or_counted_
 WORKERS = ("worker-0", "worker-1")
 
 
-@pytest.mark.parametrize("store", ["disk", "ram"])
-def test_the_learner_is_killed_and_another_goes_on_with_the_same_workers(
-    store: str, cluster: Any, children: dict[str, Placed], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(
+    ("store", "number", "words"),
+    [
+        ("disk", signal.SIGKILL, "died: its worker process has died"),
+        ("ram", signal.SIGKILL, "died: its worker process has died"),
+        ("ram", signal.SIGSTOP, "said nothing for 3 s (worker_timeout_s) and was killed"),
+    ],
+)
+def test_the_learner_is_killed_or_hangs_and_another_goes_on_with_the_same_workers(
+    store: str, number: signal.Signals, words: str, cluster: Any, children: dict[str, Placed], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("clearl.runtimes.ray_driver._LEAST_PATIENCE_S", 3.0)
     settings = config(
-        replay_store=store, buffer_frames=10**5, checkpoint_every_frames=7 * SLOTS * STEPS, eval_every_frames=256
+        worker_timeout_s=3.0,
+        replay_store=store,
+        buffer_frames=10**5,
+        checkpoint_every_frames=7 * SLOTS * STEPS,
+        eval_every_frames=256,
     )
     out, killed_after, seen = tmp_path / "run", 13, list[dict[str, int]]()
     saved_updates = 0
@@ -179,7 +192,7 @@ def test_the_learner_is_killed_and_another_goes_on_with_the_same_workers(
             seen.append({name: child.pid for name, child in children.items()})
             if len(seen) == 1:
                 saved_updates = state(out)["learner"]["state"]["counters"]["updates"]
-                os.kill(seen[0]["learner"], signal.SIGKILL)
+                os.kill(seen[0]["learner"], number)
 
     run(settings, out, console=False, listeners=[strike])
     first, second = seen
@@ -188,7 +201,7 @@ def test_the_learner_is_killed_and_another_goes_on_with_the_same_workers(
         name: second[name] for name in (*WORKERS, "evaluator")
     }
     assert [(row["worker"], row["problem"]) for row in rows(out, "fault")] == [
-        ("learner", f"died: its worker process has died (process {first['learner']})")
+        ("learner", f"{words} (process {first['learner']})")
     ]
     assert [row["updates"] for row in rows(out, "resume")] == [saved_updates] and 7 <= saved_updates < killed_after
     assert RunDir.open(out).status == "finished"
