@@ -124,9 +124,16 @@ def _kept(arm: ArmSummary, task: str) -> float | None:
 
 
 def _contrast(arms: dict[str, ArmSummary]) -> tuple[str, str]:
-    """The two arms that the sentence compares: baseline and CLEAR if both are there, else the least and the most."""
-    if "sequential" in arms and "clear" in arms:
-        return "sequential", "clear"
+    """The two arms that the sentence compares: the baseline with CLEAR or else with the arm that scores best.
+
+    An arm that keeps all of the little that it has learnt is not what a reader should take away. Without a baseline it
+    is the two that keep least and most.
+    """
+    others = [name for name in arms if name != "sequential"]
+    if "sequential" in arms and others:
+        return "sequential", "clear" if "clear" in arms else max(
+            others, key=lambda n: arms[n].mean("cumulative") or 0.0
+        )
     ranked = sorted(arms, key=lambda name: arms[name].mean("kept") or 0.0)
     return ranked[0], ranked[-1]
 

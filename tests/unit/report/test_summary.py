@@ -75,6 +75,14 @@ def test_the_headline_is_as_frank_where_clear_does_worse(make_run):
     assert headline(_summary(make_run)).endswith("the gap was widest on a: 90 % against 20 %.")
 
 
+def test_the_headline_compares_with_the_arm_that_scores_best_not_with_one_that_keeps_little(make_run):
+    make_run("sequential", 0, returns=_forgets({"a": 0.2, "b": 0.2}))
+    make_run("clear-75-25", 0, returns=_forgets({"a": 0.9, "b": 0.9}))
+    make_run("ewc", 0, returns=lambda task, share: 1.0)
+    assert headline(_summary(make_run)).startswith("While a task was away, the baseline kept 20 % of its score on it")
+    assert "CLEAR 75-25 90 %" in headline(_summary(make_run))
+
+
 def test_the_headline_of_one_task_that_was_away(make_run):
     for arm, keeps in (("sequential", 0.23), ("clear", 0.99)):
         make_run(arm, 0, cycles=1, returns=lambda task, share, keeps=keeps: 10.0 if share <= 0.5 else 10 * keeps)
