@@ -28,7 +28,7 @@ class ReproduceArgs:
 
     name: Annotated[str, POSITIONAL, "interference, stability, plasticity, balance, buffers or comparison"]
     scale: Annotated[Scale, "smoke: seconds; laptop: MinAtar, about an hour; paper: as published"] = "laptop"
-    only: Annotated[str | None, "one of the scale's sequences of tasks, schemes or games; default: all"] = None
+    only: Annotated[str | None, "one of the scale's sequences of tasks (schemes, games, atari); default: all"] = None
     seeds: Annotated[int | None, Between(1, 1000), "runs of each arm; default: the scale's"] = None
     out: Annotated[str | None, "where runs and reports go; experiments share their runs; default: by the scale"] = None
     jobs: Annotated[int | None, Between(1, 1024), "runs at once; default: one for each core, 1 at paper scale"] = None

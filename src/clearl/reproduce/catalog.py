@@ -42,7 +42,7 @@ class Experiment:
     about: str
     arms: tuple[str, ...]
     turns_on: tuple[str, ...]
-    """The arms that the experiment turns on; these are also run on the two real games at laptop scale."""
+    """The arms that the experiment turns on; at laptop scale these are also run on two real games."""
     probe: bool = False
     suite: Literal["dmlab", "atari"] = "dmlab"
 
@@ -83,7 +83,7 @@ EXPERIMENTS = {
         "Fig. 6, table",
         "baseline, CLEAR 75-25, EWC, online EWC, P&C",
         ("sequential", "clear-75-25", "ewc", "online-ewc", "progress-compress", "progress-compress+clear"),
-        (),
+        ("sequential", "clear-75-25"),
         suite="atari",
     ),
 }
@@ -132,6 +132,14 @@ GAMES = {
          "eval_every_frames": 70_000},
     ),
 }  # fmt: skip
+# A sign of life on the paper's own games: as many frames as an hour gives two runs on a core each.
+ATARI = {
+    "laptop": TaskSequence(
+        "atari", "impala-atari", 1,
+        {**_ONE_CORE, "tasks": ("space_invaders", "krull"), "cycles": 2, "frames_per_visit": 3_000_000,
+         "eval_every_frames": 500_000, "eval_episodes": 5, "eval_max_steps": 4_000, "checkpoint_every_frames": 1_000_000},
+    ),
+}  # fmt: skip
 PAPER = {
     "dmlab": TaskSequence("dmlab", "paper-dmlab", 3, {}, "natlab_varying_map_randomized", (0, 3, 6, 9, 12)),
     "atari": TaskSequence("atari", "paper-atari", 3, {}),
@@ -172,7 +180,8 @@ def _sequences(experiment: Experiment, scale: Scale) -> list[tuple[TaskSequence,
         return [(PAPER[experiment.suite], arms)]
     chosen: list[tuple[TaskSequence, Sequence[str]]] = [(SCHEMES[scale], experiment.arms)]
     if scale == "laptop" and experiment.turns_on:
-        chosen.append((GAMES[scale], experiment.turns_on))
+        games = ATARI if experiment.suite == "atari" else GAMES
+        chosen.append((games[scale], experiment.turns_on))
     return chosen
 
 

@@ -40,6 +40,12 @@ def test_laptop_scale_has_five_seeds_four_cycles_and_the_games_where_it_matters(
     assert {run.config.frames_per_visit for run in games} == {700_000}
 
 
+def test_the_comparison_has_two_of_the_papers_games_at_laptop_scale() -> None:
+    atari = [run for run in planned_runs("comparison", "laptop") if run.sequence == "atari"]
+    assert [run.arm for run in atari] == ["sequential", "clear-75-25"]
+    assert {run.config.suite for run in atari} == {"atari"} and {len(run.config.tasks) for run in atari} == {2}
+
+
 def test_paper_scale_is_the_papers() -> None:
     dmlab = planned_runs("stability", "paper")
     assert {plain_frames(run.config) for run in dmlab} == {900_000_000}
