@@ -45,13 +45,13 @@ def address(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def process(address: str, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`clearl run --out RUN` as in a terminal of its own, once it has learnt something."""
+    """`clearl run --out RUN` as in a terminal of its own, once it has learnt something and all its actors are there."""
     (tmp_path / "settings.yaml").write_text(to_yaml(ENDLESS))
     arguments = ["--config", str(tmp_path / "settings.yaml"), "--out", str(tmp_path / "run"), "--address", address]
     command, written = [sys.executable, "-m", "clearl", "run", *arguments], RowCounter(tmp_path / "run")
     with subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE) as made:
         try:
-            wait_for(made, lambda: len(written.rows("train")) >= 60)
+            wait_for(made, lambda: len(written.rows("train")) >= 60 and len(written.rows("eval")) == len(ENDLESS.tasks))
             yield made
         finally:
             made.kill()
