@@ -5,7 +5,8 @@
 slots, workers, batch, unroll: the rate of MinAtar training with `local` (Breakout, no evaluation). replay: an insert
 and a sample against the unrolls held. memory: the processes of one run over its frames, its buffer filling, then full.
 serve: the learner alone, fed with prepared unrolls by more and more light workers, next to what one real worker gives.
-paper: the same two constants, and the bytes of a frame, with the settings of the paper's own runs.
+paper: the same two constants, and the bytes of a frame, with the settings of the paper's own runs. operations: those of
+an update for each of its frames, counted by torch.
 
 Sections that the file holds already are kept; those named by --only are measured again.
 """
@@ -31,6 +32,7 @@ from benchmarks.replay import ATARI, SMALL, cpu_seconds, insert_cost_us, play, s
 from benchmarks.synthetic import serve
 
 from clearl.bench.endtoend import train
+from clearl.bench.work import learner as learner_work
 from clearl.bench.workloads import cores, workload
 from clearl.config import RunConfig, resolve, to_yaml
 from clearl.experiment import RunParts
@@ -174,14 +176,27 @@ def served(options: Options) -> Section:
     return rows
 
 
+def papers_runs() -> list[tuple[str, RunConfig, RunConfig]]:
+    """The name of each of the paper's runs, its settings, and those that can be measured here."""
+    atari, dmlab = (resolve(flags={"preset": preset}) for preset in ("paper-atari", "paper-dmlab"))
+    # DMLab is in no package registry. ViZDoom has its picture, repeats and number of actions, and stands in for it.
+    stand_in = replace(dmlab, suite="vizdoom", tasks=("health_gathering", "my_way_home", "deadly_corridor"))
+    return [("Atari", atari, atari), ("DMLab", dmlab, stand_in)]
+
+
+def operations(options: Options) -> Section:
+    """Floating-point operations of an update of the paper's networks, for each environment frame of its batch."""
+    with _threads(cores()):
+        return [
+            {"run": run, "flops_per_frame": learner_work(measured, 1).flops_per_frame}
+            for run, _, measured in papers_runs()
+        ]
+
+
 def paper(options: Options) -> Section:
     """Learner, worker and bytes with the networks, unrolls and batches of the paper's own runs."""
-    atari = resolve(flags={"preset": "paper-atari"})
-    # DMLab is in no package registry. ViZDoom has its picture, repeats and number of actions, and stands in for it.
-    dmlab = resolve(flags={"preset": "paper-dmlab"})
-    stand_in = replace(dmlab, suite="vizdoom", tasks=("health_gathering", "my_way_home", "deadly_corridor"))
     rows = []
-    for run, config, measured in (("Atari", atari, atari), ("DMLab", dmlab, stand_in)):
+    for run, config, measured in papers_runs():
         config_here = replace(measured, learner_threads=cores())
         done = serve(config_here, workers=4, seconds=2 * options.seconds)
         rows.append(
@@ -230,6 +245,7 @@ SECTIONS: dict[str, Callable[[Options], Section]] = {
     "memory": memory,
     "serve": served,
     "paper": paper,
+    "operations": operations,
 }
 
 

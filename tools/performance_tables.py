@@ -26,6 +26,7 @@ FIGURES = ROOT / "docs" / "performance"
 INTAKE_ASKED_FOR = 400
 FAIRNESS_ASKED_FOR = 2.0
 RAY_ASKED_FOR = 0.80
+SUSTAINED_TFLOPS = (1, 5, 20)
 
 
 def bench_table(content: dict[str, Any]) -> list[str]:
@@ -146,6 +147,23 @@ def projection_table(content: dict[str, Any]) -> list[str]:
     return ["![days of the paper's runs](performance/projection.svg)", "", *_table(inputs), "", *_table(results)]
 
 
+def gpu_table(content: dict[str, Any]) -> list[str]:
+    """How many workers a learner serves that sustains so many operations a second, whatever it runs on."""
+    flops = {row["run"]: row["flops_per_frame"] for row in content["sections"]["operations"]}
+    runs = [Constants.of(row) for row in content["sections"]["paper"]]
+    rows = [["", *(f"{run.run} (on {run.measured_on})" for run in runs)]]
+    rows.append(["o: operations of an update for each of its frames, million",
+                 *(f"{flops[run.run] / 1e6:,.1f}" for run in runs)])  # fmt: skip
+    rows.append(["w: one worker on one core, frames/s", *(f"{run.worker_frames_per_s:,.0f}" for run in runs)])
+    sustained = [f"{run.learner_frames_per_s * flops[run.run] / 1e12:.2f}" for run in runs]
+    rows.append([f"o L: what the learner sustains on {content['cores']} cores here, TFLOP/s", *sustained])
+    rows.append(["workers that it serves: L / w", *(f"{run.workers_served:.1f}" for run in runs)])
+    for tera in SUSTAINED_TFLOPS:
+        served = [f"{tera * 1e12 / flops[run.run] / run.worker_frames_per_s:,.0f}" for run in runs]
+        rows.append([f"workers that one with {tera:g} TFLOP/s sustained serves: {tera:g}e12 / (o w)", *served])
+    return _table(rows)
+
+
 def scale_table(content: dict[str, Any]) -> list[str]:
     """What the Ray runtime did, next to what is asked for."""
     sections, rows = content["sections"], [["what", "measured", "asked for"]]
@@ -162,7 +180,9 @@ def scale_table(content: dict[str, Any]) -> list[str]:
         rows.append(["the same: age of the weights that acted, in updates", f"{row['lag_updates']:.1f}", "-"])
     for name, asked in (("minatar", "-"), ("atari", f"at least {RAY_ASKED_FOR:.2f}")):
         for row in sections.get(name, []):
-            about = f"{LABELS[name]}, {row['workers']} workers: `ray` / `local`, frames a second"
+            about = (
+                f"{LABELS[name]}, {row['workers']} worker{'s' * (row['workers'] > 1)}: `ray` / `local`, frames a second"
+            )
             rows.append([about, f"{row['ray']:,.0f} / {row['local']:,.0f} = {row['ray_over_local']:.2f}", asked])
     versions = ", ".join(f"{name} {version}" for name, version in content["versions"].items())
     return [f"On {content['cores']} cores, {versions}.", "", *_table(rows)]
@@ -178,6 +198,7 @@ TABLES: dict[str, tuple[str, Make, tuple[str, ...]]] = {
     "memory": ("growth.json", memory_table, ("memory",)),
     "serve": ("growth.json", serve_table, ("serve",)),
     "projection": ("growth.json", projection_table, ("paper",)),
+    "gpu": ("growth.json", gpu_table, ("operations",)),
     "peers": ("peers/peers.json", peers_table, ()),
     "scale": ("ray.json", scale_table, ()),
 }

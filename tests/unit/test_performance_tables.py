@@ -54,6 +54,7 @@ def growth() -> dict[str, Any]:
         ],
         "serve": [{"workers": workers, **served} for workers in (1, 2)],
         "paper": [paper],
+        "operations": [{"run": "DMLab", "flops_per_frame": 20_000_000}],
     }
     return {"v": 1, "cores": 2, "sections": sections}
 
@@ -83,8 +84,10 @@ def test_measurements_become_tables_and_figures(tool: ModuleType, pages: list[Pa
     assert "N = 32 workers, a learner that takes N w: F / (N w) | 3.0 hours at 80,000 frames/s |" in performance
     assert "s b F (at most on disk, with waste) | 864 GB (1,728) |" in performance
     assert "with `ray`, 342 KB each | 855 | 400 of 282 KB |" in scaled
+    # 20 MFLOP for each of 2,500 frames a second of a worker: 1e12 / 5e10 workers.
+    assert "sustained serves: 1e12 / (o w) | 20 |" in scaled and "on 2 cores here, TFLOP/s | 0.20 |" in scaled
     assert "most / fewest pairs taken | 1.10 (33 / 30) | at most 2 |" in scaled
-    assert "| Atari, shallow net, 1 workers: `ray` / `local`, frames a second | 900 / 1,000 = 0.90 |" in scaled
+    assert "| Atari, shallow net, 1 worker: `ray` / `local`, frames a second | 900 / 1,000 = 0.90 |" in scaled
     shown = [line.partition("](")[2].rstrip(")") for line in performance.splitlines() if line.startswith("![")]
     assert sorted(shown) == [f"performance/{name}.svg" for name in ("memory", "projection", "rates", "replay", "serve")]
     assert all((tmp_path / figure).read_text().startswith("<?xml") for figure in shown)
