@@ -81,9 +81,9 @@ class Codec:
         self._check(rows)
         head = _HEADER.pack(_VERSION, self.raw_nbytes)
         for some in self._chunks(indices):
-            packed = self._scratch[: len(some)]
+            places, packed = _places(some), self._scratch[: len(some)]
             for part in self._parts:
-                values = rows[part.name][some]
+                values = rows[part.name][places]
                 packed[part.name] = np.packbits(values.reshape(len(some), -1), axis=1) if part.bits else values
             for index in range(len(some)):
                 yield head + self._compressor.compress(packed[index : index + 1].data)
@@ -97,13 +97,13 @@ class Codec:
     def unpack(self, raws: Sequence[bytes], rows: Rows, indices: Sequence[int]) -> None:
         """What `decompress` gave, written to `rows` at `indices`."""
         for some, many in zip(self._chunks(indices), self._chunks(raws), strict=True):
-            packed = np.frombuffer(b"".join(many), self._dtype)
+            places, packed = _places(some), np.frombuffer(b"".join(many), self._dtype)
             for part in self._parts:
                 values = packed[part.name]
                 if part.bits:
                     bools = np.unpackbits(values, axis=1, count=part.bits).view(np.bool_)
                     values = bools.reshape(len(some), *part.shape)
-                rows[part.name][some] = values
+                rows[part.name][places] = values
 
     def decompress(self, payload: bytes | memoryview) -> bytes:
         """The packed bytes of one unroll, or an error if the payload is damaged."""
@@ -137,3 +137,9 @@ class Codec:
     def _chunks(self, items: Sequence[T]) -> Iterator[list[T]]:
         for start in range(0, len(items), len(self._scratch)):
             yield list(items[start : start + len(self._scratch)])
+
+
+def _places(indices: list[int]) -> slice | list[int]:
+    """As a slice where they lie side by side, which NumPy is much quicker with."""
+    side_by_side = range(indices[0], indices[0] + len(indices))
+    return slice(side_by_side.start, side_by_side.stop) if indices == list(side_by_side) else indices

@@ -137,7 +137,8 @@ ATARI = {
     "laptop": TaskSequence(
         "atari", "impala-atari", 1,
         {**_ONE_CORE, "tasks": ("space_invaders", "krull"), "cycles": 2, "frames_per_visit": 3_000_000,
-         "eval_every_frames": 500_000, "eval_episodes": 5, "eval_max_steps": 4_000, "checkpoint_every_frames": 1_000_000},
+         "eval_every_frames": 500_000, "eval_episodes": 5, "eval_max_steps": 4_000,
+         "checkpoint_every_frames": 1_000_000},
     ),
 }  # fmt: skip
 PAPER = {
