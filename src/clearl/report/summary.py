@@ -148,7 +148,8 @@ def _probe_headline(summary: Summary) -> str | None:
     if not drifts:
         return None
     listed = ", ".join(f"{round(100 * change):+d} % with {_speak(base)}" for base, change in drifts.items())
-    return f"From its first to its last position, the return on the probe changed by {listed}.".replace("-", "−")
+    told = f"From its first to its last position, the return on the probe changed by {listed} (of its mean over all)."
+    return told.replace("-", "−")
 
 
 def _plain_headline(summary: Summary) -> str:

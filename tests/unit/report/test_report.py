@@ -151,7 +151,7 @@ def test_probes_have_a_figure_of_their_own(make_run, tmp_path):
     assert (tmp_path / "report" / "figures" / "probe.svg").exists()
     assert headline(summary) == (
         "From its first to its last position, the return on the probe changed by +0 % with CLEAR, −50 % with CLEAR "
-        "100 % replay."
+        "100 % replay (of its mean over all)."
     )
     arm = summary.to_json()["arms"]["clear-100-replay (probe at 2)"]
     assert arm["probe_position"] == 2 and arm["probe_mean"]["per_seed"] == [3.0]
