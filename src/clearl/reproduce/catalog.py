@@ -132,7 +132,7 @@ GAMES = {
          "eval_every_frames": 70_000},
     ),
 }  # fmt: skip
-# A sign of life on the paper's own games: as many frames as an hour gives two runs on a core each.
+# A sign of life on the paper's own games; that it takes about an hour, two runs on a core each, is an estimate.
 ATARI = {
     "laptop": TaskSequence(
         "atari", "impala-atari", 1,
