@@ -64,9 +64,13 @@ class Driver:
             there = replace(self._order, run_dir=self._order.run_dir.absolute(), stop=StopFlag(), listeners=())
             training = learner.train.remote(there, crew, self._deaths)
             heard = learner.hear.remote(stop.signal)
-            while heard in self._sign_of_life([heard, training]):
+            patience_s = _ARRIVAL_S  # until its first question: what it imports may keep it from answering
+            while heard in self._sign_of_life([heard, training], patience_s):
                 question: Any = ray.get(heard)
-                answer = () if question is None else (self._answer(question),)
+                answer = ()
+                if question is not None:
+                    answer = (self._answer(question),)
+                    patience_s = max(_LEAST_PATIENCE_S, self._order.config.worker_timeout_s)
                 heard = learner.hear.remote(stop.signal, *answer)
             ray.get(training)
         except RayTaskError as error:
@@ -79,9 +83,9 @@ class Driver:
             return False
         return True
 
-    def _sign_of_life(self, calls: list[Any]) -> list[Any]:
+    @staticmethod
+    def _sign_of_life(calls: list[Any], patience_s: float) -> list[Any]:
         """Those of the calls that came back. One of them does so every moment, unless the process hangs."""
-        patience_s = max(_LEAST_PATIENCE_S, self._order.config.worker_timeout_s)
         ready, _ = ray.wait(calls, timeout=patience_s)
         if not ready:
             raise _Silent(f"said nothing for {patience_s:g} s (worker_timeout_s) and was killed")

@@ -23,7 +23,8 @@ from clearl.config import RunConfig
 from clearl.errors import ConfigError, MissingExtraError, WorkerError
 from clearl.experiment import run
 from clearl.records.run_dir import RunDir
-from clearl.records.schema import Row
+from clearl.records.schema import METRICS_FILE, Row
+from clearl.runtimes.job import Order
 from clearl.runtimes.messages import Alive, Ready, Setup, Sync, Synced
 from clearl.runtimes.ray import connected
 
@@ -163,21 +164,47 @@ def test_killed_and_hanging_workers_are_replaced_and_nothing_is_lost_or_counted_
 WORKERS = ("worker-0", "worker-1")
 
 
+def test_a_learner_that_cannot_answer_yet_is_waited_for(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    from clearl.runtimes.ray_learner import LearnerActor
+
+    class Importing(LearnerActor):
+        """Says nothing while it imports what it needs, and is then through at once."""
+
+        def train(self, order: Order, *_: Any) -> None:
+            time.sleep(4.0)
+            (order.run_dir / METRICS_FILE).touch()
+
+        @ray.method(concurrency_group="line")
+        def hear(self, *_: Any) -> None:
+            time.sleep(5.0)
+
+    monkeypatch.setattr("clearl.runtimes.ray_driver.LearnerActor", Importing)
+    monkeypatch.setattr("clearl.runtimes.ray_driver._LEAST_PATIENCE_S", 1.0)
+    out = tmp_path / "run"
+    run(config(worker_timeout_s=1.0), out, console=False)
+    assert rows(out, "fault") == []
+
+
 @pytest.mark.parametrize(
     ("store", "number", "words"),
     [
         ("disk", signal.SIGKILL, "died: its worker process has died"),
         ("ram", signal.SIGKILL, "died: its worker process has died"),
-        ("ram", signal.SIGSTOP, "said nothing for 3 s (worker_timeout_s) and was killed"),
+        ("ram", signal.SIGSTOP, "said nothing for 5 s (worker_timeout_s) and was killed"),
     ],
 )
 def test_the_learner_is_killed_or_hangs_and_another_goes_on_with_the_same_workers(
     store: str, number: signal.Signals, words: str, cluster: Any, children: dict[str, Placed], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("clearl.runtimes.ray_driver._LEAST_PATIENCE_S", 3.0)
+    if number == signal.SIGSTOP:
+        monkeypatch.setattr("clearl.runtimes.ray_driver._LEAST_PATIENCE_S", 5.0)
     settings = config(
-        worker_timeout_s=3.0,
+        worker_timeout_s=5.0,
         replay_store=store,
         buffer_frames=10**5,
         checkpoint_every_frames=7 * SLOTS * STEPS,
@@ -314,6 +341,7 @@ def test_more_workers_than_the_cluster_has_room_for(cluster: Any, tmp_path: Path
 
 BUSY = """
 import time
+from clearl.runtimes.job import Order
 from clearl.runtimes.messages import Alive, Ready, Synced
 
 class PROGRAM:
