@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from clearl.errors import EnvironmentFaultError
-from clearl.nets.distribution import sample_actions
+from clearl.nets.distribution import action_noise, choose_actions
 from clearl.nets.network import PolicyNetwork, StepInput
 from clearl.preprocess import clip_reward, stack_frames
 from clearl.seeding import derive, generator
@@ -89,10 +89,10 @@ class Actor:
         rows["last_action"][:] = self._last_action
         rows["last_reward"][:] = self._last_reward
         rows["core_state"][:] = self._core.numpy()
-        uniforms = self._rng.random((steps, len(self.slots)), np.float32)
+        noise = action_noise(self._rng, self._mask, steps)
         episodes: list[Episode] = []
         for t in range(steps):
-            self._decide(rows, t, uniforms[t])
+            self._decide(rows, t, noise[t])
             episodes += self._step(rows, t)
         self._window[:] = rows["frames"][:, steps:]
         self._window_first[:] = rows["first"][:, steps:]
@@ -166,7 +166,7 @@ class Actor:
             raise EnvironmentFaultError(fault.task, slot, fault.step, fault.problem) from fault
 
     @torch.inference_mode()
-    def _decide(self, rows: Rows, t: int, uniform: np.ndarray) -> None:
+    def _decide(self, rows: Rows, t: int, noise: np.ndarray) -> None:
         stack = self.layout.spec.stack
         first = rows["first"][:, t : t + stack]
         observation = stack_frames(rows["frames"][:, t : t + stack], first, stack)[:, 0]
@@ -177,9 +177,9 @@ class Actor:
             torch.from_numpy(first[:, -1]),
         )
         logits, value, self._core = self.network.act(inputs, self._core)
-        rows["logits"][:, t] = logits.numpy()
+        rows["logits"][:, t] = seen = logits.numpy()
         rows["value"][:, t] = value.numpy()
-        rows["action"][:, t] = sample_actions(logits.numpy(), self._mask, uniform)
+        rows["action"][:, t] = choose_actions(seen, noise)
 
     def _step(self, rows: Rows, t: int) -> list[Episode]:
         episodes: list[Episode] = []

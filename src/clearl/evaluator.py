@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from clearl.nets.distribution import sample_actions
+from clearl.nets.distribution import action_noise, choose_actions
 from clearl.nets.network import PolicyNetwork, StepInput
 from clearl.preprocess import clip_reward, stack_frames
 from clearl.seeding import derive, generator
@@ -57,12 +57,13 @@ class Evaluator:
         rng = generator(self._seed, "evaluate", task, index)
         envs = self._make(task)
         frames = envs.reset(seed=derive(self._seed, "evaluate", task, index))
-        players = _Players(self.network, self.suite.spec, self.suite.mask(task), frames, self._reward_clip)
+        players = _Players(self.network, self.suite.spec, frames, self._reward_clip)
+        mask = np.repeat(self.suite.mask(task)[None], self.episodes, axis=0)
         scores, playing, total_steps = np.zeros(self.episodes), np.ones(self.episodes, bool), 0
         for _ in range(self.max_steps):
             if cancelled():
                 raise EvaluationCancelled
-            action = players.act(playing, rng.random(self.episodes, np.float32))
+            action = players.act(playing, action_noise(rng, mask, 1)[0])
             step = envs.step(action)
             scores += np.where(playing, step.reward, 0.0)
             total_steps += int(playing.sum())
@@ -88,19 +89,16 @@ class Evaluator:
 class _Players:
     """What the policy sees and remembers of the episode in each environment."""
 
-    def __init__(
-        self, network: PolicyNetwork, spec: EnvSpec, mask: np.ndarray, frames: np.ndarray, reward_clip: str
-    ) -> None:
+    def __init__(self, network: PolicyNetwork, spec: EnvSpec, frames: np.ndarray, reward_clip: str) -> None:
         count = len(frames)
         self._network, self._stack, self._reward_clip = network, spec.stack, reward_clip
-        self._mask = np.repeat(mask[None], count, axis=0)
         self._window = np.repeat(frames[:, None], spec.stack, axis=1)
         self._first = np.zeros((count, spec.stack), bool)
         self._first[:, -1] = True
         self._core = torch.zeros(count, network.core_size)
         self._last_action, self._last_reward = np.zeros(count, np.int64), np.zeros(count, np.float32)
 
-    def act(self, playing: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+    def act(self, playing: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """Actions [n]. No thought is given to those who are through, which the longest episode leaves more and more."""
         rows = np.flatnonzero(playing)
         first = self._first[rows]
@@ -113,7 +111,7 @@ class _Players:
         places = torch.from_numpy(rows)
         logits, _, self._core[places] = self._network.act(inputs, self._core[places], column="evaluate")
         actions = np.zeros(len(playing), np.int64)
-        actions[rows] = sample_actions(logits.numpy(), self._mask[rows], uniform[rows])
+        actions[rows] = choose_actions(logits.numpy(), noise[rows])
         return actions
 
     def see(self, action: np.ndarray, step: EnvStep) -> None:

@@ -66,12 +66,16 @@ class ActorCritic(nn.Module):
         self.value = nn.Linear(self.feature_size, 1)
 
     def act(self, inputs: StepInput, state: Tensor, *, column: str = "act") -> StepOutput:
-        """One step: an unroll of length one, so that acting and learning run the same code."""
+        """One step: without a core just the layers, with one an unroll of length one."""
+        if self.core is None:
+            return self._heads(self.torso(inputs.observation), state)
         output = self.unroll(StepInput(*(part.unsqueeze(0) for part in inputs)), state)
         return StepOutput(output.logits[0], output.value[0], output.state)
 
     def unroll(self, inputs: StepInput, state: Tensor) -> StepOutput:
-        features, state = self.remember(self.torso(inputs.observation.flatten(0, 1)), inputs, state)
+        return self._heads(*self.remember(self.torso(inputs.observation.flatten(0, 1)), inputs, state))
+
+    def _heads(self, features: Tensor, state: Tensor) -> StepOutput:
         # Under autocast the heads answer in bfloat16, which is too coarse for log-probabilities and targets.
         return StepOutput(self.policy(features).float(), self.value(features).squeeze(-1).float(), state)
 

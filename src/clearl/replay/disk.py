@@ -45,7 +45,7 @@ class DiskStore:
     ) -> None:
         if not 0 < waste_share < 1:
             raise ConfigError(f"replay_waste_share must be above 0 and below 1, got {waste_share}")
-        self.directory = directory
+        self.directory, self._prefix = directory, f"{directory}/"
         self._waste_share, self._segment_nbytes, self._files = waste_share, segment_nbytes, files
         self._segments: dict[int, _Segment] = {}
         self._unsynced: set[int] = set()
@@ -168,7 +168,7 @@ class DiskStore:
         return sum(segment.size - segment.held for segment in self._segments.values())
 
     def _path(self, number: int) -> str:
-        return f"{self.directory}/{number:08d}.seg"
+        return f"{self._prefix}{number:08d}.seg"
 
     def _read_segments(self) -> np.ndarray:
         """Scan all files; cut off what the last process was writing when it died."""
@@ -274,9 +274,10 @@ class DiskStore:
         return last + 1
 
     def _reserve(self, wanted: int) -> None:
-        self._segment, self._offset, self._length = (
-            grown(array, wanted, self._key.capacity) for array in (self._segment, self._offset, self._length)
-        )
+        if wanted > len(self._length):
+            self._segment, self._offset, self._length = (
+                grown(array, wanted, self._key.capacity) for array in (self._segment, self._offset, self._length)
+            )
 
     def _vacate(self, position: int) -> None:
         length = int(self._length[position])

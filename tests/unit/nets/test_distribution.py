@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
-from clearl.nets.distribution import MaskedCategorical, sample_actions
+from clearl.nets.distribution import MaskedCategorical, action_noise, choose_actions
 
 LOGITS = torch.tensor([[2.0, -1.0, 0.5, 3.0], [0.0, 100.0, -100.0, 7.0]], dtype=torch.float64)
 MASK = torch.tensor([[True, False, True, True], [True, True, True, False]])
@@ -79,21 +82,22 @@ def test_a_masked_action_is_never_sampled(logits: list[float], mask: list[bool],
     assert distribution.probs[action] > 0
 
 
-def test_actions_are_sampled_alike_in_numpy_and_in_torch() -> None:
-    rng = np.random.default_rng(0)
-    logits, uniform = rng.normal(0, 3, (5000, 6)).astype(np.float32), rng.random(5000, np.float32)
-    mask = rng.random((5000, 6)) < 0.6
-    mask[:, 2] = True
-    actions = sample_actions(logits, mask, uniform)
-    policy = MaskedCategorical(torch.from_numpy(logits), torch.from_numpy(mask))
-    # Rounding may tip a uniform that lies on a bound to within 1e-6, of which there are next to none in five thousand.
-    assert (actions == policy.sample(torch.from_numpy(uniform)).numpy()).mean() > 0.999
-    assert mask[np.arange(5000), actions].all()
+def test_chosen_actions_have_the_right_frequencies() -> None:
+    logits, mask = np.array([1.0, 0.0, 2.0, -1.0, 0.5], np.float32), np.array([True, False, True, True, True])
+    draws = 200_000
+    noise = action_noise(np.random.default_rng(0), np.repeat(mask[None], draws // 20, 0), 20)
+    counts = np.bincount(choose_actions(logits, noise).ravel(), minlength=5)
+    expected = MaskedCategorical(torch.from_numpy(logits).double(), torch.from_numpy(mask)).probs.numpy() * draws
+    assert counts[1] == 0 and stats.chisquare(counts[mask], expected[mask]).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("uniform", [0.0, 1 - 2**-24, 1.0])
-def test_the_ends_of_the_uniform_give_possible_actions_in_numpy_too(uniform: float) -> None:
-    mask = np.array([[False, True, True, False]] * 3)
-    logits = np.array([[50.0, 0, 0, 50], [0, -80, 80, 0], [0, 1e4, -1e4, 0]], np.float32)
-    actions = sample_actions(logits, mask, np.full(3, uniform, np.float32))
-    assert mask[np.arange(3), actions].all()
+@given(
+    logits=st.lists(st.floats(-1e4, 1e4, width=32), min_size=6, max_size=6),
+    mask=st.lists(st.booleans(), min_size=6, max_size=6).filter(any),
+    times=st.lists(st.sampled_from([0.0, 2**-149, 1.0, 90.0]), min_size=6, max_size=6),
+)
+def test_a_masked_action_is_never_chosen(logits: list[float], mask: list[bool], times: list[float]) -> None:
+    """Whatever the noise, at its ends too."""
+    rng = cast(np.random.Generator, SimpleNamespace(standard_exponential=lambda *_: np.array([[times]], np.float32)))
+    noise = action_noise(rng, np.array([mask]), 1)
+    assert mask[choose_actions(np.array([logits], np.float32), noise[0])[0]]
