@@ -80,6 +80,7 @@ class Actor:
             kept = before.get((task, tuple(slots)))
             self._groups.append(kept or self._start(task, slots))
 
+    @torch.inference_mode()
     def fill(self, rows: Rows) -> list[Episode]:
         """One unroll for every slot into `rows`; the episodes that ended in it."""
         stack, steps = self.layout.spec.stack, self.layout.unroll_steps
@@ -165,7 +166,6 @@ class Actor:
             slot = self.slots[slots[fault.slot]]
             raise EnvironmentFaultError(fault.task, slot, fault.step, fault.problem) from fault
 
-    @torch.inference_mode()
     def _decide(self, rows: Rows, t: int, noise: np.ndarray) -> None:
         stack = self.layout.spec.stack
         first = rows["first"][:, t : t + stack]
