@@ -29,7 +29,7 @@ MINUTES = [
     Minute("minatar", "breakout", 1_000_000, 3.0),
     Minute("gym-classic", "CartPole-v1", 300_000, 150.0, {"suite": "gym:CartPole-v1"}),
     Minute("minigrid", "MiniGrid-Empty-Random-6x6-v0", 500_000, 0.3),
-    Minute("vizdoom", "basic", 400_000, 50.0),
+    Minute("vizdoom", "deadly_corridor", 200_000, 100.0, {"slots": 8, "batch_unrolls": 8}),
     Minute(
         "impala-atari", "crazy_climber", 500_000, 1_000.0,
         {"anneal": False, "optimizer": "adam", "learning_rate": 5e-4, "adam_eps": 1e-5, "slots": 8, "batch_unrolls": 8,
