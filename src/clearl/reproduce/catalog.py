@@ -132,12 +132,12 @@ GAMES = {
          "eval_every_frames": 70_000},
     ),
 }  # fmt: skip
-# A sign of life on the paper's own games, with what a laptop does in an hour. With IMPALA's own optimiser and batch the
+# A sign of life on the paper's own games, with what a core does in an hour. With IMPALA's own optimiser and batch the
 # policy is still uniform after so few frames: small batches and Adam make it move.
 ATARI = {
     "laptop": TaskSequence(
         "atari", "impala-atari", 1,
-        {**_ONE_CORE, "tasks": ("space_invaders", "krull"), "cycles": 2, "frames_per_visit": 2_000_000,
+        {**_ONE_CORE, "tasks": ("space_invaders", "krull"), "cycles": 2, "frames_per_visit": 1_500_000,
          "slots": 8, "batch_unrolls": 8, "optimizer": "adam", "learning_rate": 5e-4, "adam_eps": 1e-5,
          "eval_every_frames": 250_000, "eval_episodes": 8, "eval_max_steps": 4_000,
          "checkpoint_every_frames": 1_000_000},
