@@ -142,7 +142,7 @@ def assert_counts(out: Path) -> None:
 def test_killed_and_hanging_workers_are_replaced_and_nothing_is_lost_or_counted_twice(
     cluster: Any, children: dict[str, Placed], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    settings, out = config(worker_timeout_s=2.0), tmp_path / "run"
+    settings, out = config(worker_timeout_s=4.0), tmp_path / "run"
     strike = {
         6: lambda: os.kill(children["worker-0"].pid, signal.SIGKILL),
         14: lambda: os.kill(children["worker-1"].pid, signal.SIGSTOP),
@@ -151,7 +151,7 @@ def test_killed_and_hanging_workers_are_replaced_and_nothing_is_lost_or_counted_
     assert_counts(out)
     assert [(row["worker"], row["problem"]) for row in rows(out, "fault")] == [
         ("worker-0", "died: its worker process has died"),
-        ("worker-1", "said nothing for 2 s (worker_timeout_s) and was killed"),
+        ("worker-1", "said nothing for 4 s (worker_timeout_s) and was killed"),
     ]
     assert [row["worker"] for row in rows(out, "restart")] == ["worker-0", "worker-1"]
     assert capfd.readouterr() == ("", ""), "Ray has nothing to say to the user"
