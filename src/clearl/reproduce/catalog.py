@@ -137,9 +137,9 @@ GAMES = {
 ATARI = {
     "laptop": TaskSequence(
         "atari", "impala-atari", 1,
-        {**_ONE_CORE, "tasks": ("space_invaders", "krull"), "cycles": 2, "frames_per_visit": 1_500_000,
+        {**_ONE_CORE, "tasks": ("space_invaders", "krull"), "cycles": 2, "frames_per_visit": 1_000_000,
          "slots": 8, "batch_unrolls": 8, "optimizer": "adam", "learning_rate": 5e-4, "adam_eps": 1e-5,
-         "eval_every_frames": 250_000, "eval_episodes": 8, "eval_max_steps": 4_000,
+         "eval_every_frames": 200_000, "eval_episodes": 6, "eval_max_steps": 2_000,
          "checkpoint_every_frames": 1_000_000},
     ),
 }  # fmt: skip
