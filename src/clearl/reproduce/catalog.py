@@ -132,7 +132,7 @@ GAMES = {
          "eval_every_frames": 70_000},
     ),
 }  # fmt: skip
-# A sign of life on the paper's own games, with what a core does in an hour. With IMPALA's own optimiser and batch the
+# A sign of life on the paper's own games: an hour of one core for the two runs. With IMPALA's optimiser and batch the
 # policy is still uniform after so few frames: small batches and Adam make it move.
 ATARI = {
     "laptop": TaskSequence(
