@@ -1,53 +1,29 @@
-"""An actor as the learner's process sees it, and what it shares with the learner; see `clearl.runtimes.site`."""
+"""A worker or an evaluator as an actor, and as the learner's process sees it; see `clearl.runtimes.site.Child`."""
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import ray
 from ray.exceptions import RayError
 
 from clearl.runtimes.channel import ChannelClosed
+from clearl.runtimes.hosted import HostedChild
 from clearl.runtimes.messages import Alive, Evaluate, Message, Produce, Setup, pack, unpack
-from clearl.types import Rows
 
 _BEAT_S = 0.5
 DEATH_S = 15.0  # Ray takes 5 s to kill a process that does not answer
 
 
-class ReceivedPairs:
-    """The pairs of one worker's last answer: views of this node's object store, which outlive the worker."""
+class ChildActor(HostedChild):
+    """A child that also tells where it is."""
 
-    new: Rows
-    replay: Rows
-    has_replay: np.ndarray
-
-    def receive(self, new: Rows, replay: Rows, has_replay: np.ndarray) -> None:
-        self.new, self.replay, self.has_replay = new, replay, has_replay
-
-    def close(self) -> None:
-        self.new, self.replay = {}, {}
-
-
-class PublishedWeights:
-    """The newest weights as one object in the store; every node fetches it once, however many workers it has."""
-
-    def __init__(self, size: int) -> None:
-        self._next = np.zeros(size, np.float32)
-        self.shown: tuple[int, int, Any] = (0, 0, None)
-
-    def next_place(self) -> np.ndarray:
-        return self._next
-
-    def show(self, version: int, frames: int) -> None:
-        self.shown = (version, frames, ray.put(self._next))
-
-    def close(self) -> None:
-        self.shown = (0, 0, None)
+    def begin(self, *told: Any) -> Any:
+        return super().begin(*told), ray.get_runtime_context().get_node_id(), os.getpid()
 
 
 class RayChild:
@@ -104,7 +80,7 @@ class RayChild:
         now = time.monotonic()
         if self._asked is None:
             if now - self._asked_at > _BEAT_S:
-                self._asked, self._asked_at = self._actor.beats.remote(), now
+                self._asked, self._asked_at = self._actor.beats.options(concurrency_group="watch").remote(), now
             return []
         if not ray.wait([self._asked], timeout=0)[0]:
             return []

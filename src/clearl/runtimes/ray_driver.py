@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from tempfile import NamedTemporaryFile
 from typing import Any
 
@@ -11,11 +12,11 @@ import ray
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
 from clearl.errors import ConfigError, WorkerError
+from clearl.runtimes.hosted import HostedLearner, Luggage
 from clearl.runtimes.job import Order
-from clearl.runtimes.ray_actor import ChildActor, Luggage
-from clearl.runtimes.ray_child import DEATH_S, in_words
-from clearl.runtimes.ray_learner import LearnerActor, Question, Wanted
+from clearl.runtimes.ray_child import DEATH_S, ChildActor, in_words
 from clearl.runtimes.ray_nodes import Crew, addresses, check_nodes, learner_place, on_node
+from clearl.runtimes.ray_site import RaySite, Wanted
 from clearl.runtimes.restarts import MOST_FAULTS, WINDOW_S, Restarts
 from clearl.runtimes.stopping import StopFlag
 
@@ -34,7 +35,7 @@ class Driver:
         self._order = order
         self._luggage = ray.put(Luggage.of(order.run_dir))
         make: Any = ray.remote  # its type does not know concurrency groups
-        self._learner_class = make(concurrency_groups={"line": 1})(LearnerActor)
+        self._learner_class = make(concurrency_groups={"line": 1})(HostedLearner)
         self._child_class = make(concurrency_groups={"watch": 1})(ChildActor)
         self._children: dict[str, Any] = {}
         self._given: set[str] = set()  # those that the present learner has asked for
@@ -59,11 +60,12 @@ class Driver:
     def _through(self, crew: Crew) -> bool:
         """Whether this learner came to the end of its work; False where its process died."""
         learner, stop, pid = self._learner, self._order.stop, None
+        hear: Any = learner.hear.options(concurrency_group="line")
         try:
             pid = self._arrival()
             there = replace(self._order, run_dir=self._order.run_dir.absolute(), stop=StopFlag(), listeners=())
-            training = learner.train.remote(there, crew, self._deaths)
-            heard = learner.hear.remote(stop.signal)
+            training = learner.train.remote(there, self._luggage, partial(RaySite, crew), self._deaths)
+            heard = hear.remote(stop.signal)
             patience_s = _ARRIVAL_S  # until its first question: what it imports may keep it from answering
             while heard in self._sign_of_life([heard, training], patience_s):
                 question: Any = ray.get(heard)
@@ -71,15 +73,12 @@ class Driver:
                 if question is not None:
                     answer = (self._answer(question),)
                     patience_s = max(_LEAST_PATIENCE_S, self._order.config.worker_timeout_s)
-                heard = learner.hear.remote(stop.signal, *answer)
+                heard = hear.remote(stop.signal, *answer)
             ray.get(training)
         except RayTaskError as error:
             raise error.cause from error
-        except RayError as error:
-            self._died(f"{in_words(error)} (process {pid})")
-            return False
-        except _Silent as error:
-            self._died(f"{error} (process {pid})")
+        except (RayError, _Silent) as error:
+            self._died(f"{in_words(error) if isinstance(error, RayError) else error} (process {pid})")
             return False
         return True
 
@@ -107,7 +106,7 @@ class Driver:
             )
         return pid
 
-    def _answer(self, question: Question) -> Any:
+    def _answer(self, question: Any) -> Any:
         if isinstance(question, Wanted):
             return self._child(question)
         if question["kind"] == "train":

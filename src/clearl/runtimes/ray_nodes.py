@@ -14,7 +14,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from clearl.config import to_yaml
 from clearl.errors import ConfigError
-from clearl.runtimes import ray_actor
+from clearl.runtimes import hosted
 from clearl.runtimes.distributed import divide
 from clearl.runtimes.job import Order
 from clearl.runtimes.messages import Setup, pack
@@ -31,7 +31,7 @@ class Crew:
     homes: Mapping[str, str]
     """The node that holds the replay of each worker, where one does."""
     luggage: Any
-    """A reference to `clearl.runtimes.ray_actor.Luggage`."""
+    """A reference to `clearl.runtimes.hosted.Luggage`."""
 
 
 def check_nodes(order: Order, luggage: Any) -> Crew:
@@ -74,8 +74,8 @@ def _probe(order: Order, luggage: Any) -> dict[str, set[int]]:
     """Which slots' replay each node holds."""
     setup = pack(Setup("", "", order.parts_entry, to_yaml(order.config), str(order.run_dir.absolute()), 0,
                        tasks=order.plan.evaluate))  # fmt: skip
-    nodes, ours, held = addresses(), ray_actor.versions(), {}
-    task = ray.remote(num_cpus=0, max_retries=0)(ray_actor.probe)
+    nodes, ours, held = addresses(), hosted.versions(), {}
+    task = ray.remote(num_cpus=0, max_retries=0)(hosted.look_around)
     answers = {node: task.options(**on_node(node)).remote(setup, luggage) for node in nodes}
     for node, answer in answers.items():
         try:

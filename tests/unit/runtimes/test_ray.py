@@ -24,6 +24,7 @@ from clearl.errors import ConfigError, MissingExtraError, WorkerError
 from clearl.experiment import run
 from clearl.records.run_dir import RunDir
 from clearl.records.schema import METRICS_FILE, Row
+from clearl.runtimes.hosted import HostedLearner, Luggage
 from clearl.runtimes.job import Order
 from clearl.runtimes.messages import Alive, Ready, Setup, Sync, Synced
 from clearl.runtimes.ray import connected
@@ -89,7 +90,7 @@ class Placed:
 def children(monkeypatch: pytest.MonkeyPatch, listening: set[str]) -> dict[str, Placed]:
     """The newest actor of each name; the learner is one of them."""
     from clearl.runtimes.ray_driver import Driver
-    from clearl.runtimes.ray_learner import Wanted
+    from clearl.runtimes.ray_site import Wanted
 
     found: dict[str, Placed] = {}
     child, place_learner = Driver._child, Driver._place_learner
@@ -167,22 +168,17 @@ WORKERS = ("worker-0", "worker-1")
 def test_a_learner_that_cannot_answer_yet_is_waited_for(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import ray
-
-    from clearl.runtimes.ray_learner import LearnerActor
-
-    class Importing(LearnerActor):
+    class Importing(HostedLearner):
         """Says nothing while it imports what it needs, and is then through at once."""
 
         def train(self, order: Order, *_: Any) -> None:
             time.sleep(4.0)
             (order.run_dir / METRICS_FILE).touch()
 
-        @ray.method(concurrency_group="line")
         def hear(self, *_: Any) -> None:
             time.sleep(5.0)
 
-    monkeypatch.setattr("clearl.runtimes.ray_driver.LearnerActor", Importing)
+    monkeypatch.setattr("clearl.runtimes.ray_driver.HostedLearner", Importing)
     monkeypatch.setattr("clearl.runtimes.ray_driver._LEAST_PATIENCE_S", 1.0)
     out = tmp_path / "run"
     run(config(worker_timeout_s=1.0), out, console=False)
@@ -318,7 +314,7 @@ def test_the_learner_goes_where_the_gpu_is(device: str, gpus: tuple[int, int], p
 def test_a_node_with_other_versions_is_named_before_training(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clearl.runtimes.ray_actor.versions", lambda: {"clearl": "0.0.0", "python": "3.11"})
+    monkeypatch.setattr("clearl.runtimes.hosted.versions", lambda: {"clearl": "0.0.0", "python": "3.11"})
     with pytest.raises(ConfigError, match=r"node 127.0.0.1 has clearl .* \(here 0.0.0\): install the same versions"):
         run(config(), tmp_path / "run", console=False)
     assert [row["kind"] for row in rows(tmp_path / "run")] == []
@@ -361,8 +357,8 @@ def test_signs_of_life_are_heard_in_the_midst_of_work(
 ) -> None:
     import ray
 
-    from clearl.runtimes.ray_actor import ChildActor, Luggage
-    from clearl.runtimes.ray_child import PublishedWeights, RayChild
+    from clearl.runtimes.ray_child import ChildActor, RayChild
+    from clearl.runtimes.ray_site import PublishedWeights
 
     (tmp_path / "busy_program.py").write_text(BUSY)
     (tmp_path / "meta.json").write_text("{}")

@@ -1,34 +1,45 @@
-"""What runs on the nodes of a Ray cluster: a worker or an evaluator within an actor, and the probe of a node."""
+"""Children and learners in processes reached by calls and answers: what happens there, whoever carries them."""
 
 from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
-import ray
 
 from clearl import __version__
 from clearl.nets.network import PolicyNetwork
 from clearl.nets.weights import FlatWeights
+from clearl.records.reader import scan_rows
 from clearl.records.run_dir import META_FILE
+from clearl.records.schema import METRICS_FILE
 from clearl.registry import load_entry
 from clearl.runtimes.allocator import keep_freed_memory
 from clearl.runtimes.child import describe
+from clearl.runtimes.distributed import run_at
+from clearl.runtimes.job import Job, Order
 from clearl.runtimes.messages import Alive, Close, Message, Setup, pack, unpack
 from clearl.runtimes.program import Program, make_parts
+from clearl.runtimes.site import Site
+from clearl.runtimes.stopping import StopFlag
 from clearl.types import Rows, UnrollLayout
 
+_HEAR_S = 0.2
+
 Packed = tuple[Any, ...]
+Ask = Callable[[Any], Any]
+"""Puts a question to the driver of a run and gives its answer."""
 
 
 @dataclass(frozen=True)
 class Luggage:
-    """What a node needs before it can make the parts of a run."""
+    """What a machine needs before it can make the parts of a run."""
 
     meta: bytes
     """The run's `meta.json`: the run directory may be on no other disk than the driver's."""
@@ -40,7 +51,7 @@ class Luggage:
         return Luggage((run_dir / META_FILE).read_bytes(), tuple(os.path.abspath(entry) for entry in sys.path))
 
     def unpack(self, run_dir: Path) -> None:
-        """Make this node's run directory, unless it is there."""
+        """Make this machine's run directory, unless it is there."""
         sys.path.extend(entry for entry in self.path if entry not in sys.path)
         if not (run_dir / META_FILE).exists():
             run_dir.mkdir(parents=True, exist_ok=True)
@@ -51,7 +62,7 @@ class Luggage:
 
 @dataclass
 class Carrier:
-    """The actor's end of what it shares with the learner: weights come with the call, pairs leave with the answer."""
+    """A child's end of what it shares with the learner: weights come with the call, pairs leave with the answer."""
 
     given: tuple[int, int, np.ndarray | None] = (0, 0, None)
     new: Rows | None = None
@@ -81,14 +92,28 @@ class Carrier:
     def close(self) -> None: ...
 
 
-class ChildActor:
+class ReceivedPairs:
+    """The learner's end: the pairs of one worker's last answer, wherever the carrier put them."""
+
+    new: Rows
+    replay: Rows
+    has_replay: np.ndarray
+
+    def receive(self, new: Rows, replay: Rows, has_replay: np.ndarray) -> None:
+        self.new, self.replay, self.has_replay = new, replay, has_replay
+
+    def close(self) -> None:
+        self.new, self.replay = {}, {}
+
+
+class HostedChild:
     """Runs a program of `clearl.runtimes.program`: `begin` once for each learner, then `handle` a message at a time.
 
     The program outlives a learner, with its replay and its environments: the next one finds all that was acknowledged,
     and what came after the checkpoint as well.
 
-    What the program says in the midst of work is only counted; `beats`, in a thread of its own, tells how often it
-    was. An error is an answer like any other, so that Ray has nothing to say about it.
+    What the program says in the midst of work is only counted; `beats`, called in a thread of its own, tells how often
+    it was. An error is an answer like any other, so that the carrier has nothing to say about it.
     """
 
     def __init__(self) -> None:
@@ -98,9 +123,8 @@ class ChildActor:
         self._program: Program | None = None
         self._failure: Packed | None = None
 
-    def begin(self, setup: Packed, luggage: Luggage) -> tuple[list[Packed], str, int]:
-        """Be what `setup` says, or still be it; the answer, and where it happens: the node and the process."""
-        node, pid = ray.get_runtime_context().get_node_id(), os.getpid()
+    def begin(self, setup: Packed, luggage: Luggage) -> list[Packed]:
+        """Be what `setup` says, or still be it."""
         try:
             if self._program is None:
                 wanted = unpack(setup)
@@ -108,10 +132,10 @@ class ChildActor:
                 luggage.unpack(Path(wanted.run_dir))
                 self._program = load_entry(f"{wanted.program}:PROGRAM")(self, wanted, self._carrier)
         except Exception as error:  # noqa: BLE001 - whatever it is, the learner must hear of it
-            return [pack(describe(error))], node, pid
+            return [pack(describe(error))]
         assert self._program is not None
         self._carrier.forget()
-        return [self._failure or pack(self._program.ready)], node, pid
+        return [self._failure or pack(self._program.ready)]
 
     def handle(self, message: Packed, version: int, frames: int, weights: np.ndarray | None) -> tuple[Any, ...]:
         """Do as told; the answers, and the pairs where there are any."""
@@ -135,20 +159,60 @@ class ChildActor:
         """As the program's outlet."""
         self._beats, self._building = self._beats + 1, isinstance(message, Alive) and message.building
 
-    @ray.method(concurrency_group="watch")
     def beats(self) -> tuple[int, bool]:
         """How often the program gave a sign of life, and whether it was building environments at the last."""
         return self._beats, self._building
 
 
+class HostedLearner:
+    """`train` in one thread; in another the driver comes to `hear` what that asks.
+
+    A row is a question without an answer: training goes on when the driver has shown it, as in the other runtimes, and
+    stands still where no driver is left.
+    """
+
+    def __init__(self) -> None:
+        keep_freed_memory()
+        self._stop = StopFlag()
+        self._questions: SimpleQueue[Any] = SimpleQueue()
+        self._answers: SimpleQueue[Any] = SimpleQueue()
+
+    def arrive(self, mark: str) -> tuple[int, bool]:
+        """This process, and whether it sees the file `mark`."""
+        return os.getpid(), os.path.exists(mark)
+
+    def train(
+        self, order: Order, luggage: Luggage, make_site: Callable[[Job, Ask], Site], deaths: Sequence[str]
+    ) -> None:
+        """Train until the plan is through or the driver says stop; `deaths`: of all learners before this one."""
+        luggage.unpack(order.run_dir)
+        with replace(order, stop=self._stop, listeners=[self._ask]).open() as job:
+            told = [row.get("problem") for row in scan_rows(order.run_dir / METRICS_FILE).rows]
+            run_at(make_site(job, self._ask), job, deaths=[death for death in deaths if death not in told])
+
+    def _ask(self, question: Any) -> Any:
+        self._questions.put(question)
+        return self._answers.get()
+
+    def hear(self, stop: int | None, *answer: Any) -> Any:
+        """Give the answer to the last question, if there was one, and wait a moment for the next, if there is one."""
+        self._stop.signal = stop
+        for given in answer:
+            self._answers.put(given)
+        try:
+            return self._questions.get(timeout=_HEAR_S)
+        except Empty:
+            return None
+
+
 def versions() -> dict[str, str]:
-    """What has to be the same on every node."""
+    """What has to be the same on every machine of a run."""
     python = ".".join(map(str, sys.version_info[:2]))
     return {"clearl": __version__, "python": python, **{name: metadata.version(name) for name in ("torch", "numpy")}}
 
 
-def probe(setup: Packed, luggage: Luggage) -> tuple[dict[str, str], str, list[int]]:
-    """Of this node: its versions, why a worker cannot run here ("" if it can), and the slots whose replay it holds."""
+def look_around(setup: Packed, luggage: Luggage) -> tuple[dict[str, str], str, list[int]]:
+    """Of this machine: versions, why a worker cannot run here ("" if it can), and the slots whose replay it holds."""
     found, wanted = versions(), unpack(setup)
     assert isinstance(wanted, Setup)
     run_dir = Path(wanted.run_dir)
