@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,8 @@ import torch
 from clearl.preprocess import clip_reward, stack_frames
 from clearl.replay.mixing import Mixer
 from clearl.types import Batch, Rows, UnrollLayout
+
+_SMALL_NBYTES = 1024
 
 
 @dataclass(frozen=True)
@@ -25,54 +27,84 @@ class Pairs:
     """Updates that the acting weights had behind them."""
 
 
+class Staging:
+    """The unrolls of one batch, in the order of their coming."""
+
+    def __init__(self, layout: UnrollLayout, batch_unrolls: int) -> None:
+        self.rows = layout.empty(batch_unrolls)
+        self._small = [name for name, rows in self.rows.items() if rows[0].nbytes <= _SMALL_NBYTES]
+        self._large = [name for name in self.rows if name not in self._small]
+        self.is_replay = np.zeros(batch_unrolls, bool)
+        self.versions = np.zeros(batch_unrolls, np.int64)
+        self.slots: list[int] = []
+
+    @property
+    def room(self) -> int:
+        return len(self.is_replay) - len(self.slots)
+
+    def add(self, pairs: Pairs, start: int, chosen: np.ndarray) -> None:
+        """The pairs from `start` on, one for each of `chosen`: replay where it is true."""
+        place, count = len(self.slots), len(chosen)
+        self.is_replay[place : place + count] = chosen
+        self.versions[place : place + count] = pairs.version
+        self.slots += list(pairs.slots[start : start + count])
+        for source, indices in ((pairs.new, np.flatnonzero(~chosen)), (pairs.replay, np.flatnonzero(chosen))):
+            here, there = place + indices, start + indices
+            for name in self._small:
+                self.rows[name][here] = source[name][there]
+            for name in self._large:  # indexing with arrays would make a copy in between
+                staged, sent = self.rows[name], source[name]
+                for i, j in zip(here.tolist(), there.tolist(), strict=True):
+                    staged[i] = sent[j]
+
+
 class Intake:
-    """Fills a batch of B unrolls from the pairs of workers. Unrolls are copied once, straight into the batch."""
+    """Fills batches of B unrolls from the pairs of workers. Unrolls are copied once, straight into their batch."""
 
     def __init__(self, layout: UnrollLayout, batch_unrolls: int, mixer: Mixer, *, discount: float, reward_clip: str):
         self.layout, self.batch_unrolls, self.mixer = layout, batch_unrolls, mixer
         self.discount, self.reward_clip = discount, reward_clip
-        self._staged = layout.empty(batch_unrolls)
-        self._is_replay = np.zeros(batch_unrolls, bool)
-        self._versions = np.zeros(batch_unrolls, np.int64)
-        self._slots: list[int] = []
+        self._staging = Staging(layout, batch_unrolls)
+        self._free: list[Staging] = []
 
     def accepts(self, pairs: Pairs) -> bool:
         """Whether these pairs can be taken now without a slot being in the batch twice."""
-        room = self.batch_unrolls - len(self._slots)
-        return not set(self._slots) & set(list(pairs.slots)[:room])
+        return not set(self._staging.slots) & set(list(pairs.slots)[: self._staging.room])
 
-    def take(self, pairs: Pairs) -> Iterator[tuple[Batch, float]]:
-        """Read all pairs; a (batch, mean version) for each time the batch is full."""
-        chosen = self.mixer.choose(pairs.has_replay)
-        for i, slot in enumerate(pairs.slots):
-            place, source = len(self._slots), pairs.replay if chosen[i] else pairs.new
-            for name, staged in self._staged.items():
-                staged[place] = source[name][i]
-            self._is_replay[place] = chosen[i]
-            self._versions[place] = pairs.version
-            self._slots.append(slot)
-            if len(self._slots) == self.batch_unrolls:
-                self._slots.clear()
-                yield self._batch(), float(self._versions.mean())
+    def take(self, pairs: Pairs) -> list[Staging]:
+        """Read all pairs, so that their places may be written to again; what is full now, to be made a `batch` of."""
+        chosen, start, full = self.mixer.choose(pairs.has_replay), 0, []
+        while start < len(chosen):
+            some = chosen[start : start + self._staging.room]
+            self._staging.add(pairs, start, some)
+            start += len(some)
+            if not self._staging.room:
+                full.append(self._staging)
+                self._staging = self._free.pop() if self._free else Staging(self.layout, self.batch_unrolls)
+        return full
+
+    def batch(self, full: Staging) -> tuple[Batch, float]:
+        """The batch and the mean version of its unrolls; `full` is used again."""
+        batch = make_batch(full.rows, full.is_replay, self.layout, self.discount, self.reward_clip)
+        full.slots.clear()
+        self._free.append(full)
+        return batch, float(full.versions.mean())
 
     def state(self) -> tuple[Rows, list[int]]:
         """The unrolls that wait for a full batch, and their slots."""
-        count = len(self._slots)
-        waiting = {name: staged[:count].copy() for name, staged in self._staged.items()}
-        return waiting | {"is_replay": self._is_replay[:count].copy(), "version": self._versions[:count].copy()}, list(
-            self._slots
-        )
+        waiting, count = self._staging, len(self._staging.slots)
+        rows = {name: staged[:count].copy() for name, staged in waiting.rows.items()}
+        rows |= {"is_replay": waiting.is_replay[:count].copy(), "version": waiting.versions[:count].copy()}
+        return rows, list(waiting.slots)
 
     def restore(self, rows: Rows, slots: Sequence[int]) -> None:
         """Take up `state` again."""
-        self._slots = [int(slot) for slot in slots]
-        for name, staged in self._staged.items():
+        waiting = self._staging
+        waiting.slots = [int(slot) for slot in slots]
+        for name, staged in waiting.rows.items():
             staged[: len(slots)] = rows[name]
-        self._is_replay[: len(slots)] = rows["is_replay"]
-        self._versions[: len(slots)] = rows["version"]
-
-    def _batch(self) -> Batch:
-        return make_batch(self._staged, self._is_replay, self.layout, self.discount, self.reward_clip)
+        waiting.is_replay[: len(slots)] = rows["is_replay"]
+        waiting.versions[: len(slots)] = rows["version"]
 
 
 def make_batch(rows: Rows, is_replay: np.ndarray, layout: UnrollLayout, discount: float, reward_clip: str) -> Batch:

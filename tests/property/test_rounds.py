@@ -63,8 +63,8 @@ def test_all_grants_are_read_and_segments_do_not_mix_out_of_order(data: st.DataO
                 break
             assert busy, "every worker has reported, and none can be read"
             continue
-        for full, _ in intake.take(chosen.pairs()):
-            segments += full.reward[0].tolist()
+        for staging in intake.take(chosen.pairs()):
+            segments += intake.batch(staging)[0].reward[0].tolist()
         chosen.grant = chosen.report = None
         read += 1
     assert read == grants

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from clearl.intake import Intake, Pairs, make_batch
 from clearl.replay.mixing import Mixer
-from clearl.types import EnvSpec, Rows, UnrollLayout
+from clearl.types import Batch, EnvSpec, Rows, UnrollLayout
 
 LAYOUT = UnrollLayout(EnvSpec((2,), "float32", 3), unroll_steps=4)
 
@@ -27,8 +28,12 @@ def an_intake(batch: int, fraction: float = 0.5) -> Intake:
     return Intake(LAYOUT, batch, Mixer(fraction, seed=1), discount=0.9, reward_clip="none")
 
 
+def batches(intake: Intake, taken: Pairs) -> list[tuple[Batch, float]]:
+    return [intake.batch(staging) for staging in intake.take(taken)]
+
+
 def test_one_of_each_pair_and_the_flag_says_which() -> None:
-    ((batch, version),) = an_intake(4).take(pairs([0, 1, 2, 3], version=7))
+    ((batch, version),) = batches(an_intake(4), pairs([0, 1, 2, 3], version=7))
     assert version == 7
     assert sorted(batch.reward[0].floor().int().tolist()) == [0, 1, 2, 3]
     assert ((batch.reward[0] % 1 == 0.5) == batch.is_replay).all()
@@ -36,32 +41,59 @@ def test_one_of_each_pair_and_the_flag_says_which() -> None:
 
 
 def test_without_a_past_the_new_unroll_is_used() -> None:
-    ((batch, _),) = an_intake(4, fraction=1.0).take(pairs([0, 1, 2, 3], has_replay=False))
+    ((batch, _),) = batches(an_intake(4, fraction=1.0), pairs([0, 1, 2, 3], has_replay=False))
     assert not batch.is_replay.any() and batch.reward[0].tolist() == [0, 1, 2, 3]
 
 
 def test_batches_span_workers_and_no_slot_is_in_one_twice() -> None:
     intake = an_intake(4)
-    assert list(intake.take(pairs([0, 1, 2]))) == []
+    assert batches(intake, pairs([0, 1, 2])) == []
     assert not intake.accepts(pairs([1, 5, 6]))
     assert intake.accepts(pairs([3, 0, 1, 2]))  # 3 fills the batch; the others open the next
-    ((batch, _),) = intake.take(pairs([3, 0, 1, 2]))
+    ((batch, _),) = batches(intake, pairs([3, 0, 1, 2]))
     assert sorted(batch.reward[0].floor().int().tolist()) == [0, 1, 2, 3]
+
+
+def test_pairs_for_several_batches_are_read_before_the_first_is_made() -> None:
+    intake, sent = an_intake(2, fraction=0.0), pairs([0, 1, 2, 3, 4])
+    for _ in range(2):
+        full = intake.take(sent)
+        kept, sent.new["reward"][:] = sent.new["reward"].copy(), -1
+        assert [intake.batch(staging)[0].reward[0].tolist() for staging in full[:2]] == [[0, 1], [2, 3]]
+        sent.new["reward"][:] = kept
+        intake.restore({name: rows[:0] for name, rows in intake.state()[0].items()}, [])
+
+
+@pytest.mark.parametrize("frame", [(2,), (20, 20)])
+def test_every_field_of_small_and_large_unrolls_comes_through(frame: tuple[int, ...]) -> None:
+    layout, rng = UnrollLayout(EnvSpec(frame, "float32", 3), unroll_steps=4, core_size=300), np.random.default_rng(0)
+    sides = (layout.empty(5), layout.empty(5))
+    for rows in sides:
+        for array in rows.values():
+            array[:] = rng.integers(0, 2, array.shape)
+    intake = Intake(layout, 4, Mixer(0.5, seed=1), discount=0.9, reward_clip="none")
+    (full,) = intake.take(Pairs([4, 3, 2, 1, 0], *sides, np.ones(5, bool), 0))
+    waiting, slots = intake.state()
+    assert slots == [0] and full.slots == [4, 3, 2, 1] and 0 < full.is_replay.sum() < 4
+    for name in layout.fields:
+        expected = np.stack([sides[int(full.is_replay[i])][name][i] for i in range(4)])
+        np.testing.assert_array_equal(full.rows[name], expected)
+        np.testing.assert_array_equal(waiting[name][0], sides[int(waiting["is_replay"][0])][name][4])
 
 
 def test_a_batch_keeps_its_numbers_when_the_pairs_are_overwritten() -> None:
     sent = pairs([0, 1])
-    ((batch, _),) = an_intake(2, fraction=0.0).take(sent)
+    ((batch, _),) = batches(an_intake(2, fraction=0.0), sent)
     sent.new["reward"][:] = -1
     assert batch.reward[0].tolist() == [0, 1]
 
 
 def test_the_waiting_unrolls_can_be_saved_and_restored() -> None:
     one, two = an_intake(4), an_intake(4)
-    list(one.take(pairs([0, 1, 2], version=3)))
+    batches(one, pairs([0, 1, 2], version=3))
     two.mixer.restore(one.mixer.state())
     two.restore(*one.state())
-    ((batch, version),), ((again, version_again),) = one.take(pairs([3], 5)), two.take(pairs([3], 5))
+    ((batch, version),), ((again, version_again),) = batches(one, pairs([3], 5)), batches(two, pairs([3], 5))
     assert version == version_again == 3.5
     assert all((a == b).all() for a, b in zip(batch, again, strict=True))
 

@@ -121,12 +121,14 @@ class DistributedRun:
         with self.watch("reading"):
             assert worker.grant is not None and worker.report is not None
             tasks, replay = worker.grant.tasks, self._replay_counters()
-            batches = list(self.job.intake.take(worker.pairs()))
+            full = self.job.intake.take(worker.pairs())
             self.job.cursor.count_episodes(worker.grant.segment, worker.report.episodes)
             worker.acknowledge()
         if grant:
             self._grant(worker)  # before the update, so that both go on at the same time
-        for batch, mean_version in batches:
+        for staging in full:
+            with self.watch("reading"):
+                batch, mean_version = self.job.intake.batch(staging)
             with self.watch("learner"):
                 self.progress.update(batch, mean_version, tasks, replay)
             with self.watch("weights"):

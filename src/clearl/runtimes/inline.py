@@ -78,8 +78,8 @@ class _InlineRun:
         episodes = self.worker.produce(tasks, self.new, self.replay, self.has_replay)
         job.cursor.count_episodes(segment, len(episodes))
         pairs = Pairs(self.slots, self.new, self.replay, self.has_replay, version)
-        for batch, mean_version in job.intake.take(pairs):
-            self.progress.update(batch, mean_version, tasks, self.worker.replay_counters())
+        for staging in job.intake.take(pairs):
+            self.progress.update(*job.intake.batch(staging), tasks, self.worker.replay_counters())
 
     def _evaluate(self) -> None:
         """All tasks; none of them if the run is told to stop meanwhile, so that it can repeat them all."""
