@@ -33,7 +33,7 @@ from benchmarks.synthetic import serve
 
 from clearl.bench.endtoend import train
 from clearl.bench.work import learner as learner_work
-from clearl.bench.workloads import cores, workload
+from clearl.bench.workloads import workload
 from clearl.config import RunConfig, resolve, to_yaml
 from clearl.experiment import RunParts
 from clearl.records.reader import read_rows
@@ -41,6 +41,7 @@ from clearl.records.run_dir import describe_machine, describe_versions
 from clearl.records.schema import METRICS_FILE
 from clearl.replay.disk import DiskStore
 from clearl.replay.shard import ReplayShard
+from clearl.runtimes.machine import cores
 from clearl.suites import make_suite
 
 Section = list[dict[str, Any]]

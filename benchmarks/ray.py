@@ -24,8 +24,9 @@ import numpy as np
 from benchmarks.synthetic import PreparedParts, serve, take_in
 
 from clearl.bench.endtoend import train
-from clearl.bench.workloads import cores, workload
+from clearl.bench.workloads import workload
 from clearl.records.run_dir import describe_versions
+from clearl.runtimes.machine import cores
 
 Section = list[dict[str, Any]]
 

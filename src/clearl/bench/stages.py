@@ -11,10 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, Any, cast
 
-from clearl.bench.workloads import cores
 from clearl.config import RunConfig, to_yaml
 from clearl.errors import WorkerError
 from clearl.runtimes.allocator import ENVIRONMENT
+from clearl.runtimes.machine import cores
 
 STAGES = ("environment", "inference", "learner")
 _ON_EVERY_CORE = ("environment", "inference")

@@ -23,6 +23,7 @@ from clearl.methods import make_method
 from clearl.nets.network import PolicyNetwork, StepInput, build_network
 from clearl.nets.weights import FlatWeights
 from clearl.preprocess import stack_frames
+from clearl.runtimes.machine import cores
 from clearl.runtimes.timing import Stopwatch
 from clearl.seeding import generator
 from clearl.suites import make_suite
@@ -87,7 +88,7 @@ def inference(config: RunConfig, processes: int) -> Work:
 
 def learner(config: RunConfig, processes: int) -> Work:
     """One optimiser step on a batch of noise, half of it replay, with all cores as threads."""
-    torch.set_num_threads(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    torch.set_num_threads(cores())
     spec = make_suite(config.suite, config.tasks, config).spec
     network = _network(config, spec)
     layout = UnrollLayout(spec, config.unroll_steps, network.core_size)
@@ -108,7 +109,7 @@ def learner(config: RunConfig, processes: int) -> Work:
 
 def matmul(config: RunConfig, processes: int) -> Work:
     """Matrix products of a size that no cache holds: the peak that a learner could reach. Counts operations."""
-    torch.set_num_threads(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    torch.set_num_threads(cores())
     left, right = torch.rand(_MATMUL_SIZE, _MATMUL_SIZE), torch.rand(_MATMUL_SIZE, _MATMUL_SIZE)
     result = torch.empty(_MATMUL_SIZE, _MATMUL_SIZE)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from clearl.config import RunConfig, resolve
@@ -33,8 +32,3 @@ def workload(name: str, **changes: Any) -> RunConfig:
     if name not in WORKLOADS:
         raise UnknownNameError("workload", name, [*WORKLOADS, "all"])
     return resolve(flags=_COMMON | WORKLOADS[name] | changes)
-
-
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

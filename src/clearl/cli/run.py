@@ -10,6 +10,8 @@ from clearl.cli.arguments import parse_run
 from clearl.cli.main import INTERRUPTED
 from clearl.config import resolve
 from clearl.plugins import import_plugins
+from clearl.runtimes.early import head_start
+from clearl.runtimes.imports import quick_imports
 
 ABOUT = """Train one agent on a stream of tasks. The same command on the same directory goes on where it stopped.
 Settings come from the defaults, then --preset, then --config, then the flags below; `none` unsets one."""
@@ -30,10 +32,11 @@ def main(argv: list[str]) -> int:
     args, flags = parse_run(RunArgs, argv, verb="run", about=ABOUT)
     config = resolve(file=args.config, flags=flags)
     import_plugins(config.imports)
+    with head_start(config, "clearl.experiment"):
+        with quick_imports():
+            from clearl.experiment import run
 
-    from clearl.experiment import run
-
-    result = run(config, Path(args.out), console=not args.quiet, arm=args.arm)
+        result = run(config, Path(args.out), console=not args.quiet, arm=args.arm)
     if result.status == "interrupted":
         print(f"stopped; the same command goes on from {result.path}")
         return INTERRUPTED

@@ -11,6 +11,7 @@ import traceback
 
 from clearl.errors import EnvironmentFaultError
 from clearl.runtimes.channel import Channel, ChannelClosed
+from clearl.runtimes.imports import quick_imports
 from clearl.runtimes.messages import Failed, Message, Setup, pack, unpack
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
@@ -40,8 +41,9 @@ def main(arguments: list[str]) -> int:
     channel = Channel.inherited(int(descriptor))
     link = Link(channel)
     try:
-        for module in modules:
-            importlib.import_module(module)
+        with quick_imports():
+            for module in modules:
+                importlib.import_module(module)
         descriptors = channel.receive_descriptors()
         setup = link.receive()
         assert isinstance(setup, Setup)

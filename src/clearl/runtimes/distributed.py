@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from clearl.intake import Intake
 from clearl.nets.weights import FlatWeights
 from clearl.records.schema import summary_row
 from clearl.runtimes.job import Job
+from clearl.runtimes.machine import cores
 from clearl.runtimes.progress import Progress
 from clearl.runtimes.remote import Evaluators, RemoteEvaluator, RemoteWorker
 from clearl.runtimes.site import Board, Site
@@ -262,8 +262,3 @@ def learner_threads(count: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def cores() -> int:
-    """Of this machine, as far as this process may use them."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

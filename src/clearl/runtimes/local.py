@@ -10,23 +10,23 @@ from math import prod
 import numpy as np
 
 from clearl.runtimes.allocator import keep_freed_memory
-from clearl.runtimes.distributed import cores, run_at
+from clearl.runtimes.distributed import run_at
+from clearl.runtimes.early import SLOTS_IF_SMALL, spare_children
 from clearl.runtimes.job import Job, Order
+from clearl.runtimes.machine import cores
 from clearl.runtimes.process import ChildProcess, Spares
 from clearl.runtimes.shared import PairBlock, SharedBlock, WeightBoard
 from clearl.runtimes.site import Wake
 from clearl.types import EnvSpec, UnrollLayout
 
-_SMALL_BYTES, _SLOTS_IF_SMALL = 4096, 16
+_SMALL_BYTES = 4096
 
 
 def run_local(order: Order) -> None:
     """Train with worker processes; children never outlive this call."""
     keep_freed_memory()
-    spares = Spares([order.parts_entry.partition(":")[0], "clearl.runtimes.evaluator_main"])
+    spares = spare_children(order.config, order.parts_entry)  # they import while the learner is built
     try:
-        # They import while the learner is built. One too many is no loss: it becomes the evaluator.
-        spares.prepare(order.config.workers or max(1, min(cores(), order.config.slots // _SLOTS_IF_SMALL)))
         with order.open() as job, closing(_ThisMachine(job, spares)) as site:
             run_at(site, job)
     finally:
@@ -42,7 +42,7 @@ def default_workers(cores: int, slots: int, spec: EnvSpec) -> int:
     """
     nbytes = prod(spec.observation_shape) * np.dtype(spec.frame_dtype).itemsize
     if nbytes <= _SMALL_BYTES:
-        return max(1, min(cores - 1, slots // _SLOTS_IF_SMALL))
+        return max(1, min(cores - 1, slots // SLOTS_IF_SMALL))
     return max(1, min(cores, slots // 4))
 
 

@@ -9,11 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from clearl.runtimes.allocator import ENVIRONMENT
 from clearl.runtimes.channel import Channel, ChannelClosed
 from clearl.runtimes.messages import Message, Setup, pack, unpack
-from clearl.runtimes.shared import PairBlock, WeightBoard
+
+if TYPE_CHECKING:
+    from clearl.runtimes.shared import PairBlock, WeightBoard
 
 _KEPT_OUTPUT_BYTES = 1 << 14
 _GLANCE_S = 0.005

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from clearl.errors import ConfigError, MissingExtraError
-from clearl.runtimes.distributed import cores
 from clearl.runtimes.job import Order
+from clearl.runtimes.machine import cores
 
 WORKER_CPUS = 1.0
 EVALUATOR_CPUS = 0.1
