@@ -27,7 +27,6 @@ from clearl.methods import make_method
 from clearl.nets.network import PolicyNetwork, as_module, build_network
 from clearl.plugins import import_plugins
 from clearl.protocols import make_plans
-from clearl.records.console import Console
 from clearl.records.mirrors import open_mirrors
 from clearl.records.run_dir import (
     META_FILE,
@@ -215,6 +214,8 @@ def _run_plan(
             with ExitStack() as stack:
                 watchers = list(listeners)
                 if console:
+                    from clearl.records.console import Console  # Rich, which a child process can do without
+
                     title = f"{run_dir.meta.get('arm') or config.method} on {config.suite}, {plan.name}"
                     view = Console(title=title, tasks=plan.evaluate, total_frames=plan.total_frames)
                     watchers.append(stack.enter_context(view).update)

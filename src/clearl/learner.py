@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -47,16 +46,8 @@ class Learner:
         self.batch_frames, self.total_frames = batch_frames, total_frames
         self.measure: Measure = lambda part: nullcontext()
         self.parameters = list(as_module(network).parameters())
+        self.optimizer = make_optimizer(config, self.parameters)
         self.frames = self.updates = self.bad_updates = self._bad_in_a_row = 0
-
-    @cached_property
-    def optimizer(self) -> torch.optim.Optimizer:
-        """Made when it is first needed: torch then imports for a second."""
-        return make_optimizer(self.config, self.parameters)
-
-    def prepare(self) -> None:
-        """Have what the first update needs."""
-        _ = self.optimizer
 
     def update(self, batch: Batch, visit: Visit | None) -> UpdateStats:
         """One optimiser step. `visit` is given only where the method needs boundaries."""
@@ -69,7 +60,7 @@ class Learner:
             total = torch.stack([weights[name] * loss for name, loss in losses.items()]).sum()
 
         with self.measure("backward"):
-            self.optimizer.zero_grad(set_to_none=True)
+            self.optimizer.zero_grad()
             total.backward()
         with self.measure("optimiser"):
             grads = [p.grad for p in self.parameters if p.grad is not None]
@@ -86,8 +77,7 @@ class Learner:
     def tensors(self) -> dict[str, torch.Tensor]:
         """Network, optimiser and method as named tensors."""
         named = {f"network/{name}": tensor for name, tensor in as_module(self.network).state_dict().items()}
-        for index, state in self.optimizer.state_dict()["state"].items():
-            named |= {f"optimizer/{index}/{key}": torch.as_tensor(value) for key, value in state.items()}
+        named |= {f"optimizer/{name}": tensor for name, tensor in self.optimizer.tensors().items()}
         named |= {f"method/{name}": tensor for name, tensor in self.method.tensors().items()}
         return {name: tensor.cpu() for name, tensor in named.items()}
 
@@ -103,12 +93,7 @@ class Learner:
             part, _, rest = name.partition("/")
             parts[part][rest] = tensor.to(self.device)
         as_module(self.network).load_state_dict(parts["network"])
-        optimizer_state: dict[int, dict[str, torch.Tensor]] = {}
-        for name, tensor in parts["optimizer"].items():
-            index, _, key = name.partition("/")
-            optimizer_state.setdefault(int(index), {})[key] = tensor.clone()
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": optimizer_state, "param_groups": groups})
+        self.optimizer.restore(parts["optimizer"])
         self.method.restore(self.network, parts["method"], state["method"])
         for name in _COUNTERS:
             setattr(self, name, int(state["counters"][name]))
@@ -124,8 +109,7 @@ class Learner:
     def _apply(self, norm: torch.Tensor, rate: float) -> None:
         if self.config.grad_norm_clip is not None:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, self.config.grad_norm_clip, norm)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        self.optimizer.lr = rate
         self.optimizer.step()
 
     def _count(self, applied: bool) -> None:

@@ -2,15 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 
 import torch
+from torch.optim.adam import adam
 
 from clearl.config import RunConfig
 
+State = dict[str, torch.Tensor]
 
-class RmsProp(torch.optim.Optimizer):
+
+class Optimizer(ABC):
+    """Moves parameters by their gradients, those that have one.
+
+    Not a `torch.optim.Optimizer`: the first of those imports torch's compiler, which takes more than a second.
+    """
+
+    def __init__(self, params: Iterable[torch.nn.Parameter], *, lr: float) -> None:
+        self.params, self.lr = list(params), lr
+        self._states: list[State] = [{} for _ in self.params]
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        for param in self.params:
+            param.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """One step with the present `lr`."""
+        moved = [
+            (param, state) for param, state in zip(self.params, self._states, strict=True) if param.grad is not None
+        ]
+        for param, state in moved:
+            if not state:
+                state.update(self._initial(param))
+        self._move(moved)
+
+    def tensors(self) -> State:
+        """The whole state, named `index of the parameter/name`."""
+        return {f"{i}/{name}": tensor for i, state in enumerate(self._states) for name, tensor in state.items()}
+
+    def restore(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Take up `tensors` again."""
+        states: list[State] = [{} for _ in self.params]
+        for name, tensor in tensors.items():
+            index, _, key = name.partition("/")
+            states[int(index)][key] = tensor.clone()
+        for param, state in zip(self.params, states, strict=True):
+            expected = {name: tensor.shape for name, tensor in self._initial(param).items()} if state else {}
+            if {name: tensor.shape for name, tensor in state.items()} != expected:
+                raise ValueError("the state of the optimiser does not fit the parameters")
+        self._states = states
+
+    @abstractmethod
+    def _initial(self, param: torch.Tensor) -> State:
+        """The state of a parameter before its first step."""
+
+    @abstractmethod
+    def _move(self, moved: list[tuple[torch.nn.Parameter, State]]) -> None:
+        """One step for each of these, none of which is without a gradient."""
+
+
+class Adam(Optimizer):
+    """PyTorch's own step, in one kernel."""
+
+    def __init__(self, params: Iterable[torch.nn.Parameter], *, lr: float, eps: float) -> None:
+        super().__init__(params, lr=lr)
+        self.eps = eps
+
+    def _initial(self, param: torch.Tensor) -> State:
+        step = torch.zeros((), dtype=torch.float32, device=param.device)
+        return {"step": step, "exp_avg": torch.zeros_like(param), "exp_avg_sq": torch.zeros_like(param)}
+
+    def _move(self, moved: list[tuple[torch.nn.Parameter, State]]) -> None:
+        if not moved:
+            return
+        params, states = zip(*moved, strict=True)
+        first, second, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
+        adam(
+            list(params), [param.grad for param in params], first, second, [], steps, fused=True, amsgrad=False,
+            beta1=0.9, beta2=0.999, lr=self.lr, weight_decay=0.0, eps=self.eps, maximize=False,
+        )  # fmt: skip
+
+
+class RmsProp(Optimizer):
     """TensorFlow's RMSProp, which IMPALA used: epsilon inside the square root, the mean square starting at one.
 
     PyTorch's has epsilon outside, which at 0.01 to 0.1 is another algorithm (pytorch#23796).
@@ -25,32 +101,26 @@ class RmsProp(torch.optim.Optimizer):
         eps: float = 0.01,
         momentum: float = 0.0,
     ) -> None:
-        super().__init__(params, {"lr": lr, "decay": decay, "eps": eps, "momentum": momentum})
+        super().__init__(params, lr=lr)
+        self.decay, self.eps, self.momentum = decay, eps, momentum
 
-    @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """One step for every parameter that has a gradient."""
-        for group in self.param_groups:
-            for param in group["params"]:
-                if param.grad is not None:
-                    self._step_one(param, param.grad, group)
+    def _initial(self, param: torch.Tensor) -> State:
+        return {"mean_square": torch.ones_like(param), "momentum": torch.zeros_like(param)}
 
-    def _step_one(self, param: torch.Tensor, grad: torch.Tensor, group: dict[str, Any]) -> None:
-        state = self.state[param]
-        if not state:
-            state["mean_square"] = torch.ones_like(param)
-            state["momentum"] = torch.zeros_like(param)
-        mean_square, velocity = state["mean_square"], state["momentum"]
-        mean_square.mul_(group["decay"]).addcmul_(grad, grad, value=1 - group["decay"])
-        root = (mean_square + group["eps"]).sqrt_()
-        velocity.mul_(group["momentum"]).addcdiv_(grad, root, value=group["lr"])
-        param.sub_(velocity)
+    def _move(self, moved: list[tuple[torch.nn.Parameter, State]]) -> None:
+        for param, state in moved:
+            assert param.grad is not None
+            mean_square, velocity = state["mean_square"], state["momentum"]
+            mean_square.mul_(self.decay).addcmul_(param.grad, param.grad, value=1 - self.decay)
+            root = (mean_square + self.eps).sqrt_()
+            velocity.mul_(self.momentum).addcdiv_(param.grad, root, value=self.lr)
+            param.sub_(velocity)
 
 
-def make_optimizer(config: RunConfig, params: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
+def make_optimizer(config: RunConfig, params: Iterable[torch.nn.Parameter]) -> Optimizer:
     """The optimiser that the config names."""
     if config.optimizer == "adam":
-        return torch.optim.Adam(params, lr=config.learning_rate, eps=config.adam_eps, fused=True)
+        return Adam(params, lr=config.learning_rate, eps=config.adam_eps)
     return RmsProp(
         params,
         lr=config.learning_rate,

@@ -67,13 +67,10 @@ class DistributedRun:
         ]
         self.evaluators = Evaluators(job, site.board(self.flat.size), around)
         self.grants, self.glanced_at = 0, 0.0
-        # Until the first round is there: workers build their environments before it, and need the cores for that.
+        # Until the first update: workers build their environments before it, and need the cores for that.
         self.evaluators_wait = True
 
     def loop(self) -> None:
-        self._grant_all()
-        self._hear(0.0)
-        self.job.learner.prepare()  # while workers build their environments
         while not self.progress.finished:
             if self.job.stop:
                 return self._stop()
@@ -117,7 +114,6 @@ class DistributedRun:
         worker = next_to_read(self.workers, self.job.intake)
         if worker is None:
             return False
-        self.evaluators_wait = False
         with self.watch("reading"):
             assert worker.grant is not None and worker.report is not None
             tasks, replay = worker.grant.tasks, self._replay_counters()
@@ -133,6 +129,7 @@ class DistributedRun:
                 self.progress.update(batch, mean_version, tasks, replay)
             with self.watch("weights"):
                 self._show_weights(self.board)
+            self.evaluators_wait = False
         return True
 
     def _replay_counters(self) -> dict[str, int]:
