@@ -30,7 +30,7 @@ class Trained:
     """Where the time of each process went, by process and name."""
 
 
-def train(config: RunConfig, seconds: float, guess_frames_per_s: float) -> Trained:
+def train(config: RunConfig, seconds: float, guess_frames_per_s: float, *, warm_share: float = _WARM_SHARE) -> Trained:
     """Train for about `seconds`, if the guess is right; the run's length is given in frames."""
     config = _sized(config, seconds * guess_frames_per_s)
     with tempfile.TemporaryDirectory(prefix="clearl-bench-") as directory:
@@ -41,18 +41,18 @@ def train(config: RunConfig, seconds: float, guess_frames_per_s: float) -> Train
         if done.returncode:
             raise WorkerError(f"the measured run failed: {done.stderr.strip()}")
         rows = read_rows(out / METRICS_FILE)
-    frames, rate = achieved(rows)
+    frames, rate = achieved(rows, warm_share)
     (summary,) = [row for row in rows if row["kind"] == "summary"]
     return Trained(rate, frames, summary["seconds"])
 
 
-def achieved(rows: Sequence[Row]) -> tuple[int, float]:
+def achieved(rows: Sequence[Row], warm_share: float = _WARM_SHARE) -> tuple[int, float]:
     """All frames of a run, and its frames per second after the warm-up."""
     marks = [(row["frames"], row["wall_s"]) for row in rows if row["kind"] == "train"]
     if len(marks) < 2:
         raise WorkerError("the measured run was too short for a rate; measure for longer (--seconds)")
     last_frames, last_s = marks[-1]
-    first_frames, first_s = next((mark for mark in marks[:-1] if mark[0] >= _WARM_SHARE * last_frames), marks[-2])
+    first_frames, first_s = next((mark for mark in marks[:-1] if mark[0] >= warm_share * last_frames), marks[-2])
     return last_frames, (last_frames - first_frames) / max(last_s - first_s, 1e-9)
 
 

@@ -1,4 +1,4 @@
-"""An unroll as bytes and back, exactly: bools as bits, everything else as it is, compressed with zstd level 1."""
+"""An unroll as bytes and back, exactly: bools as bits, everything else as it is, compressed with zstd."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from clearl.types import Rows, UnrollLayout
 
 _VERSION = 1
 _HEADER = struct.Struct("<BI")  # version, bytes of the unroll before compression
+_SMALL_NBYTES = 1 << 16  # level -1 makes the same of so little as level 1 (MinAtar: 791 bytes), in half the time
 _AT_ONCE_NBYTES = 1 << 18  # so much stays in the cache between packing and compressing
 
 T = TypeVar("T")
@@ -62,7 +63,8 @@ class Codec:
         ]  # fmt: skip
         self.raw_nbytes = self._dtype.itemsize
         self._scratch = np.zeros(max(1, _AT_ONCE_NBYTES // self.raw_nbytes), self._dtype)
-        self._compressor = zstandard.ZstdCompressor(level=1, write_content_size=True)
+        level = -1 if self.raw_nbytes <= _SMALL_NBYTES else 1
+        self._compressor = zstandard.ZstdCompressor(level=level, write_content_size=True)
         # One-shot decompression allocates the declared size, which `decompress` has compared with the layout's.
         self._decompressor = zstandard.ZstdDecompressor()
 
