@@ -35,7 +35,7 @@ MANY = 100
 WORKERS = (1, 2, 3, 4)
 RUNTIMES = ("local", "ray")
 _WARM_SHARE = 0.5
-"""Of a run that is not counted: the first seconds, in which Ray starts evaluators among others, differ from run to run."""
+"""Of a run that is not counted: in the first seconds Ray starts evaluators, among others."""
 _SPEEDS = (0.5, 1.5)
 _SURPLUS = 2.0
 """How many times as fast as the learner all workers are together."""
