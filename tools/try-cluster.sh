@@ -28,7 +28,7 @@ end() {
     sleep 1
     for host in $hosts; do ip netns del "clearl-$host"; done
     ip netns del "$lan"
-    [ -z "${made_user:-}" ] || { userdel "$user"; rmdir "/home/$user"; }
+    [ -z "${made_user:-}" ] || { pkill -KILL -u "$user"; sleep 1; userdel "$user"; rmdir "/home/$user"; }
     rm -rf "$place"
     exit $status
 }

@@ -60,7 +60,7 @@ def process(address: str, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 def family() -> dict[str, list[int]]:
     """The learner, and all workers and evaluators; Ray names an actor's process after its class."""
     titles = {child.pid: child.cmdline()[:1] for child in psutil.Process().children(recursive=True)}
-    kinds = ("LearnerActor", "ChildActor")
+    kinds = ("HostedLearner", "ChildActor")
     return {kind: sorted(pid for pid in titles if f"ray::{kind}" in "".join(titles[pid])) for kind in kinds}
 
 
@@ -116,7 +116,7 @@ def test_the_learner_is_killed_at_random_moments(
     for number in range(kills):
         with suppress(subprocess.TimeoutExpired):
             process.wait(rng.uniform(0, 3))
-        os.kill(family()["LearnerActor"][0], signal.SIGKILL)
+        os.kill(family()["HostedLearner"][0], signal.SIGKILL)
         noticed.append(wait_for(process, lambda n=number: len(RowCounter(out).rows("fault")) > n))
         trained = RowCounter(out).rows("train")[-1]["updates"]
         wait_for(process, lambda n=trained: RowCounter(out).rows("train")[-1]["updates"] > n + 5)
