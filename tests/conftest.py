@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from clearl.records import MetricsWriter, RunDir, eval_row, segment_row, train_row
+
+pytest_plugins = ["ray_cluster"]
 
 Returns = Callable[[str, float], float]
 """The return of a task at a share (0 to 1) of training."""
@@ -139,12 +141,3 @@ def make_run(tmp_path: Path) -> RunFactory:
 def learner() -> type[Learner]:
     """Makes up the returns of an agent that learns and forgets."""
     return Learner
-
-
-@pytest.fixture(scope="module")
-def ray_cluster() -> Iterator[None]:
-    """A Ray of this machine alone, which the runs of a module share."""
-    from clearl.runtimes.ray import connected
-
-    with connected(None, cpus=5):
-        yield

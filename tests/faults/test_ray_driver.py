@@ -35,6 +35,7 @@ def address(request: pytest.FixtureRequest) -> Iterator[str]:
     if getattr(request, "param", "own") == "own":
         yield "none"
         return
+    request.getfixturevalue("listening")
     from ray.cluster_utils import Cluster
 
     nodes = {"num_cpus": 3, "include_dashboard": False, "object_store_memory": 80_000_000}

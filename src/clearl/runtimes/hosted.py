@@ -1,10 +1,10 @@
-"""Children and learners in processes reached by calls and answers: what happens there, whoever carries them."""
+"""Children and learners in processes reached by calls and answers: what happens there. See `clearl.runtimes.actors`."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 
 from clearl import __version__
+from clearl.config import to_yaml
 from clearl.nets.network import PolicyNetwork
 from clearl.nets.weights import FlatWeights
 from clearl.records.reader import scan_rows
 from clearl.records.run_dir import META_FILE
 from clearl.records.schema import METRICS_FILE
 from clearl.registry import load_entry
+from clearl.runtimes.actors import Ask
 from clearl.runtimes.allocator import keep_freed_memory
 from clearl.runtimes.child import describe
 from clearl.runtimes.distributed import run_at
@@ -33,8 +35,8 @@ from clearl.types import Rows, UnrollLayout
 _HEAR_S = 0.2
 
 Packed = tuple[Any, ...]
-Ask = Callable[[Any], Any]
-"""Puts a question to the driver of a run and gives its answer."""
+Answer = tuple[list[Packed], Packed | None, tuple[str, int] | None]
+"""Messages; pairs, where there are any; (node, process) of one who begins."""
 
 
 @dataclass(frozen=True)
@@ -92,20 +94,6 @@ class Carrier:
     def close(self) -> None: ...
 
 
-class ReceivedPairs:
-    """The learner's end: the pairs of one worker's last answer, wherever the carrier put them."""
-
-    new: Rows
-    replay: Rows
-    has_replay: np.ndarray
-
-    def receive(self, new: Rows, replay: Rows, has_replay: np.ndarray) -> None:
-        self.new, self.replay, self.has_replay = new, replay, has_replay
-
-    def close(self) -> None:
-        self.new, self.replay = {}, {}
-
-
 class HostedChild:
     """Runs a program of `clearl.runtimes.program`: `begin` once for each learner, then `handle` a message at a time.
 
@@ -123,8 +111,15 @@ class HostedChild:
         self._program: Program | None = None
         self._failure: Packed | None = None
 
-    def begin(self, setup: Packed, luggage: Luggage) -> list[Packed]:
+    def begin(self, setup: Packed, luggage: Luggage) -> Answer:
         """Be what `setup` says, or still be it."""
+        return [self._begin(setup, luggage)], None, (self.place(), os.getpid())
+
+    def place(self) -> str:
+        """The node that this process is on, where whoever carries the calls knows one."""
+        return ""
+
+    def _begin(self, setup: Packed, luggage: Luggage) -> Packed:
         try:
             if self._program is None:
                 wanted = unpack(setup)
@@ -132,28 +127,28 @@ class HostedChild:
                 luggage.unpack(Path(wanted.run_dir))
                 self._program = load_entry(f"{wanted.program}:PROGRAM")(self, wanted, self._carrier)
         except Exception as error:  # noqa: BLE001 - whatever it is, the learner must hear of it
-            return [pack(describe(error))]
+            return pack(describe(error))
         assert self._program is not None
         self._carrier.forget()
-        return [self._failure or pack(self._program.ready)]
+        return self._failure or pack(self._program.ready)
 
-    def handle(self, message: Packed, version: int, frames: int, weights: np.ndarray | None) -> tuple[Any, ...]:
+    def handle(self, message: Packed, version: int, frames: int, weights: np.ndarray | None) -> Answer:
         """Do as told; the answers, and the pairs where there are any."""
         assert self._program is not None
         told, carrier = unpack(message), self._carrier
         if isinstance(told, Close):
             self._program.close()
-            return [], None
+            return [], None, None
         carrier.given = (version, frames, weights)
         try:
             answers = [pack(answer) for answer in self._program.handle(told)]
         except Exception as error:  # noqa: BLE001 - as above
             self._failure = pack(describe(error))
-            return [self._failure], None
+            return [self._failure], None, None
         finally:
             carrier.given = (version, frames, None)
         with_pairs = weights is not None and carrier.new is not None
-        return answers, (carrier.new, carrier.replay, carrier.has_replay) if with_pairs else None
+        return answers, (carrier.new, carrier.replay, carrier.has_replay) if with_pairs else None, None
 
     def send(self, message: Message) -> None:
         """As the program's outlet."""
@@ -211,9 +206,18 @@ def versions() -> dict[str, str]:
     return {"clearl": __version__, "python": python, **{name: metadata.version(name) for name in ("torch", "numpy")}}
 
 
-def look_around(setup: Packed, luggage: Luggage) -> tuple[dict[str, str], str, list[int]]:
-    """Of this machine: versions, why a worker cannot run here ("" if it can), and the slots whose replay it holds."""
-    found, wanted = versions(), unpack(setup)
+def errand(order: Order) -> Packed:
+    """What a machine has to know to `look_around` on behalf of a run."""
+    return pack(Setup("", "", order.parts_entry, to_yaml(order.config), str(order.run_dir.absolute()), 0,
+                      tasks=order.plan.evaluate))  # fmt: skip
+
+
+def look_around(errand: Packed, luggage: Luggage, ours: Mapping[str, str]) -> tuple[str, list[int]]:
+    """Of this machine: what keeps a worker from running here ("" if nothing), and the slots whose replay it holds."""
+    theirs, wanted = versions(), unpack(errand)
+    others = [f"{name} {theirs[name]} (here {version})" for name, version in ours.items() if theirs[name] != version]
+    if others:
+        return f"has {', '.join(others)}: install the same versions everywhere", []
     assert isinstance(wanted, Setup)
     run_dir = Path(wanted.run_dir)
     slots = [int(path.name.removeprefix("slot-")) for path in run_dir.glob("replay/slot-*")]
@@ -223,5 +227,15 @@ def look_around(setup: Packed, luggage: Luggage) -> tuple[dict[str, str], str, l
         suite = parts.evaluator(parts.network()).suite
         suite.make(wanted.tasks[0], num_envs=1, seed=0).close()  # some packages are not missed before
     except Exception as error:  # noqa: BLE001 - the reason is the answer
-        return found, describe(error).problem, slots
-    return found, "", slots
+        return f"cannot run a worker: {describe(error).problem}", slots
+    return "", slots
+
+
+def homes(held: Mapping[str, set[int]], shares: Sequence[Sequence[int]]) -> dict[str, str]:
+    """The machine that holds most of each worker's replay; none where all see the same disk."""
+    found = {}
+    for index, slots in enumerate(shares):
+        counts = sorted((len(held[node] & set(slots)), node) for node in held)
+        if counts[-1][0] > (counts[-2][0] if len(counts) > 1 else 0):
+            found[f"worker-{index}"] = counts[-1][1]
+    return found

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from clearl.errors import ConfigError, MissingExtraError
+from clearl.runtimes.driver import Driver
 from clearl.runtimes.job import Order
 from clearl.runtimes.machine import cores
 
@@ -29,9 +30,9 @@ _OUR_OWN = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_worker_niceness": "0"
 def run_ray(order: Order) -> None:
     """Train with the actors of a cluster; they never outlive this call."""
     with connected(order.config.address, cpus=math.ceil(needed_cpus(order, order.config.workers or cores()))):
-        from clearl.runtimes.ray_driver import Driver  # Ray is an extra
+        from clearl.runtimes.ray_host import RayHost  # Ray is an extra
 
-        Driver(order).run()
+        Driver(order, RayHost(order)).run()
 
 
 def needed_cpus(order: Order, workers: int) -> float:

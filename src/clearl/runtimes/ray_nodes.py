@@ -1,37 +1,24 @@
-"""The nodes of a Ray cluster before training: which can do it, which holds whose replay, and where the learner goes."""
+"""The nodes of a Ray cluster: which can do a run, and where its actors go."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from clearl.config import to_yaml
 from clearl.errors import ConfigError
 from clearl.runtimes import hosted
+from clearl.runtimes.actors import Crew, Wanted
 from clearl.runtimes.distributed import divide
 from clearl.runtimes.job import Order
-from clearl.runtimes.messages import Setup, pack
-from clearl.runtimes.ray import EVALUATOR_CPUS, needed_cpus
+from clearl.runtimes.ray import EVALUATOR_CPUS, WORKER_CPUS, needed_cpus
 
-_PROBE_S = 120.0
-
-
-@dataclass(frozen=True)
-class Crew:
-    """Whom every learner of a run works with."""
-
-    workers: int
-    homes: Mapping[str, str]
-    """The node that holds the replay of each worker, where one does."""
-    luggage: Any
-    """A reference to `clearl.runtimes.hosted.Luggage`."""
+_LOOK_S = 120.0
 
 
 def check_nodes(order: Order, luggage: Any) -> Crew:
@@ -44,12 +31,24 @@ def check_nodes(order: Order, luggage: Any) -> Crew:
             f"{workers} workers and {evaluators} evaluators need {math.ceil(need)} CPUs, the cluster has "
             f"{cpus:g}: give fewer --workers, or add nodes"
         )
-    held, homes = _probe(order, luggage), {}
-    for index, slots in enumerate(divide(config.slots, workers)):
-        counts = sorted((len(held[node] & set(slots)), node) for node in held)
-        if counts[-1][0] > (counts[-2][0] if len(counts) > 1 else 0):  # not where all see the same disk
-            homes[f"worker-{index}"] = counts[-1][1]
-    return Crew(workers, homes, luggage)
+    held = _look_around(order, luggage)
+    return Crew(workers, hosted.homes(held, divide(config.slots, workers)), luggage)
+
+
+def _look_around(order: Order, luggage: Any) -> dict[str, set[int]]:
+    """Which slots' replay each node holds."""
+    nodes, held, asked = addresses(), {}, (hosted.errand(order), luggage, hosted.versions())
+    look = ray.remote(num_cpus=0, max_retries=0)(hosted.look_around)
+    for node, answer in [(node, look.options(**on_node(node)).remote(*asked)) for node in nodes]:
+        try:
+            problem, slots = ray.get(answer, timeout=_LOOK_S)
+        except RayError as error:
+            told = "it did not answer" if isinstance(error, TimeoutError) else str(error).strip().splitlines()[-1]
+            problem = f"cannot run a worker ({told}): install clearl there"
+        if problem:
+            raise ConfigError(f"node {nodes[node]} {problem}")
+        held[node] = set(slots)
+    return held
 
 
 def learner_place(device: str, here: str, nodes: Iterable[Mapping[str, Any]]) -> tuple[str, int]:
@@ -60,6 +59,16 @@ def learner_place(device: str, here: str, nodes: Iterable[Mapping[str, Any]]) ->
     return (here, gpus) if here in fit else (fit[0], gpus) if fit else (here, 0)
 
 
+def child_place(wanted: Wanted) -> dict[str, Any]:
+    """Options of its actor: on the node where its replay is if that lives, else wherever there is room."""
+    if not wanted.is_worker:
+        return {"num_cpus": EVALUATOR_CPUS}
+    home = wanted.home
+    place = "SPREAD" if home is None else NodeAffinitySchedulingStrategy(
+        home.node, soft=True, _spill_on_unavailable=home.may_be_full)  # fmt: skip
+    return {"num_cpus": WORKER_CPUS, "scheduling_strategy": place}
+
+
 def on_node(node: str) -> dict[str, Any]:
     """Options of an actor or task that runs there and nowhere else."""
     return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}
@@ -68,25 +77,3 @@ def on_node(node: str) -> dict[str, Any]:
 def addresses() -> dict[str, str]:
     """Of the nodes that live."""
     return {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
-
-
-def _probe(order: Order, luggage: Any) -> dict[str, set[int]]:
-    """Which slots' replay each node holds."""
-    setup = pack(Setup("", "", order.parts_entry, to_yaml(order.config), str(order.run_dir.absolute()), 0,
-                       tasks=order.plan.evaluate))  # fmt: skip
-    nodes, ours, held = addresses(), hosted.versions(), {}
-    task = ray.remote(num_cpus=0, max_retries=0)(hosted.look_around)
-    answers = {node: task.options(**on_node(node)).remote(setup, luggage) for node in nodes}
-    for node, answer in answers.items():
-        try:
-            theirs, problem, slots = ray.get(answer, timeout=_PROBE_S)
-        except RayError as error:
-            told = "it did not answer" if isinstance(error, TimeoutError) else str(error).strip().splitlines()[-1]
-            raise ConfigError(f"node {nodes[node]} cannot run a worker ({told}): install clearl there") from None
-        others = [f"{name} {theirs[name]} (here {ours[name]})" for name in ours if theirs[name] != ours[name]]
-        if others:
-            raise ConfigError(f"node {nodes[node]} has {', '.join(others)}: install the same versions everywhere")
-        if problem:
-            raise ConfigError(f"node {nodes[node]} cannot run a worker: {problem}")
-        held[node] = set(slots)
-    return held

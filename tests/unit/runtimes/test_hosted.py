@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,11 +56,13 @@ def luggage(tmp_path: Path) -> Luggage:
 
 def begin(child: HostedChild, luggage: Luggage, run_dir: Path, name: str = "worker-0") -> list[Message]:
     setup = Setup(name, __name__, "", "", str(run_dir), 0)
-    return [unpack(answer) for answer in child.begin(pack(setup), luggage)]
+    answers, pairs, (node, pid) = child.begin(pack(setup), luggage)  # pyright: ignore[reportGeneralTypeIssues]
+    assert (pairs, node, pid) == (None, "", os.getpid())
+    return [unpack(answer) for answer in answers]
 
 
 def told(child: HostedChild, message: Message, version: int = 0, weights: Any = None) -> tuple[list[Message], Any]:
-    answers, pairs = child.handle(pack(message), version, 0, weights)
+    answers, pairs, _ = child.handle(pack(message), version, 0, weights)
     return [unpack(answer) for answer in answers], pairs
 
 
