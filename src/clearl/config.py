@@ -68,7 +68,7 @@ class RunConfig:
     # Who runs it.
     runtime: Annotated[Literal["inline", "local", "ray"], "one process, worker processes, or a Ray cluster"] = "local"
     workers: Annotated[int | None, Between(1, 1024), "processes that step environments; default: by the cores"] = None
-    slots: Annotated[int, Between(1, 4096), "environments, each with its own share of the replay buffer"] = 32
+    slots: Annotated[int, Between(1, 4096), "environments, each with its own share of the replay buffer"] = 64
     device: Annotated[str, "where the learner runs: cpu, cuda, cuda:N or mps"] = "cpu"
     autocast: Annotated[bool, "bfloat16 in the learner's forward pass"] = False
     learner_threads: Annotated[int | None, Between(1, 1024), "the learner's torch threads; default: by the cores"] = (

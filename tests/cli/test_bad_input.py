@@ -30,7 +30,7 @@ TABLE: list[tuple[list[str], str]] = [
     ([*RUN, "--learning-rate", "-1"], "learning_rate must be a number between 0 and 10"),
     ([*RUN, "--optimizer", "sgd"], "optimizer must be one of adam, rmsprop, got 'sgd'"),
     ([*RUN, "--slots", "8"], "batch_unrolls must be between 1 and slots (8), got 32"),
-    ([*RUN, "--buffer-frames", "5"], "buffer_frames must be at least 640"),
+    ([*RUN, "--buffer-frames", "5"], "buffer_frames must be at least 1280"),
     ([*RUN, "--tasks", ","], "tasks must be a list of texts"),
     ([*RUN, "--preset", "minatr"], "unknown preset 'minatr'; did you mean 'minatar'"),
     ([*RUN, "--config", "gone.yaml"], "config file gone.yaml cannot be read"),

@@ -57,8 +57,8 @@ def test_what_is_no_whole_number_is_refused(value):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"batch_unrolls": 33}, "batch_unrolls must be between 1 and slots (32), got 33"),
-        ({"workers": 33}, "workers must be between 1 and slots (32), got 33"),
+        ({"batch_unrolls": 65}, "batch_unrolls must be between 1 and slots (64), got 65"),
+        ({"workers": 65}, "workers must be between 1 and slots (64), got 65"),
         ({"frames_per_visit": None}, "give either frames_per_visit or episodes_per_visit"),
         ({"episodes_per_visit": 5}, "give either frames_per_visit or episodes_per_visit"),
         ({"c_bar": 2.0}, "c_bar must be between 0 and rho_bar (1), got 2"),
@@ -67,8 +67,8 @@ def test_what_is_no_whole_number_is_refused(value):
         ({"probe_task": "asterix"}, "probe_task is for protocol probe"),
         ({"address": "auto"}, "address is for runtime ray"),
         ({"anneal": True, "frames_per_visit": None, "episodes_per_visit": 5}, "anneal needs a length in frames"),
-        ({"buffer_frames": 639}, "buffer_frames must be at least 640"),
-        ({"buffer_frames": 640, "action_repeat": 4}, "buffer_frames must be at least 2560"),
+        ({"buffer_frames": 1279}, "buffer_frames must be at least 1280"),
+        ({"buffer_frames": 1280, "action_repeat": 4}, "buffer_frames must be at least 5120"),
         ({"compress_frames": 500_000}, "compress_frames must be less than frames_per_visit (500000)"),
         ({"device": "cuda:x"}, "device must be cpu, cuda, cuda:N or mps"),
         ({"imports": ("os; rm",)}, "imports must be names of modules"),
@@ -81,7 +81,7 @@ def test_settings_at_odds_are_refused(changes: dict[str, Any], message: str):
 
 
 def test_settings_that_only_look_at_odds_are_accepted():
-    assert RunConfig(batch_unrolls=32, workers=32, buffer_frames=640).buffer_frames == 640
+    assert RunConfig(batch_unrolls=64, workers=64, buffer_frames=1280).buffer_frames == 1280
     assert RunConfig(compress_frames=500_000, compress_on_top=True).compress_on_top
     assert RunConfig(protocol="probe", probe_task="asterix").probe_task == "asterix"
     assert RunConfig(slots=1, batch_unrolls=1, unroll_steps=1, buffer_frames=1).slots == 1
@@ -191,7 +191,7 @@ def test_diff_names_every_change():
 
 def test_the_buffer_is_a_share_of_all_frames_or_a_number():
     assert RunConfig(buffer_share=0.25).buffer_size_frames(1000) == 250
-    assert RunConfig(buffer_frames=700).buffer_size_frames(None) == 700
+    assert RunConfig(buffer_frames=1400).buffer_size_frames(None) == 1400
     with pytest.raises(ConfigError, match="give buffer_frames"):
         RunConfig().buffer_size_frames(None)
 

@@ -64,11 +64,23 @@ class ActorCritic(nn.Module):
         self.feature_size = core.size if core else torso.out_size
         self.policy = nn.Linear(self.feature_size, num_actions)
         self.value = nn.Linear(self.feature_size, 1)
+        self._columns: tuple[Tensor, Tensor] | None = None
+
+    def keep_columns(self) -> None:
+        """As `Dense.keep_columns`, and both heads in one: a product of so few rows is mostly the call."""
+        with torch.no_grad():
+            weight = torch.cat([self.policy.weight, self.value.weight]).t().contiguous()
+            self._columns = torch.cat([self.policy.bias, self.value.bias]), weight
 
     def act(self, inputs: StepInput, state: Tensor, *, column: str = "act") -> StepOutput:
         """One step: without a core just the layers, with one an unroll of length one."""
         if self.core is None:
-            return self._heads(self.torso(inputs.observation), state)
+            features = self.torso(inputs.observation)
+            if self._columns is None or torch.is_grad_enabled():
+                return self._heads(features, state)
+            bias, weight = self._columns
+            both = torch.addmm(bias, features, weight)
+            return StepOutput(both[:, :-1], both[:, -1], state)
         output = self.unroll(StepInput(*(part.unsqueeze(0) for part in inputs)), state)
         return StepOutput(output.logits[0], output.value[0], output.state)
 

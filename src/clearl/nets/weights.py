@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from clearl.nets.network import PolicyNetwork, as_module
+from clearl.nets.network import ActorCritic, PolicyNetwork, as_module
 from clearl.nets.torsos import Dense
 
 
@@ -14,7 +14,8 @@ class FlatWeights:
 
     def __init__(self, network: PolicyNetwork) -> None:
         self._tensors = [tensor.detach() for tensor in as_module(network).state_dict(keep_vars=True).values()]
-        self._dense = [part for part in as_module(network).modules() if isinstance(part, Dense)]
+        parts = as_module(network).modules()
+        self._keep_columns = [part.keep_columns for part in parts if isinstance(part, ActorCritic | Dense)]
         self._sizes = [tensor.numel() for tensor in self._tensors]
         self.size = sum(self._sizes)
 
@@ -29,5 +30,5 @@ class FlatWeights:
         """Vector -> network, in place. From then on the network acts, and must not change in another way."""
         for tensor, part in zip(self._tensors, torch.from_numpy(flat).split(self._sizes), strict=True):
             tensor.copy_(part.view(tensor.shape))
-        for layer in self._dense:
-            layer.keep_columns()
+        for keep in self._keep_columns:
+            keep()

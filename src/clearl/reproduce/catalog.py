@@ -128,7 +128,7 @@ SCHEMES = {
 GAMES = {
     "laptop": TaskSequence(
         "games", "minatar", 3,
-        {**_ONE_CORE, "tasks": ("breakout", "space_invaders"), "cycles": 2, "frames_per_visit": 700_000,
+        {**_ONE_CORE, "slots": 32, "tasks": ("breakout", "space_invaders"), "cycles": 2, "frames_per_visit": 700_000,
          "eval_every_frames": 70_000},
     ),
 }  # fmt: skip
