@@ -1,8 +1,8 @@
-"""The evaluator: whole episodes of one task with the current policy, without learning."""
+"""The evaluator: whole episodes of some tasks with the current policy, without learning."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,8 @@ from clearl.preprocess import clip_reward, stack_frames
 from clearl.seeding import derive, generator
 from clearl.tasks.suite import Envs, Suite
 from clearl.types import EnvSpec, EnvStep
+
+_NOISE_STEPS = 32
 
 
 class EvaluationCancelled(Exception):
@@ -49,29 +51,40 @@ class Evaluator:
         self._envs: dict[str, Envs] = {}
 
     @torch.inference_mode()
-    def evaluate(self, task: str, index: int, *, cancelled: Callable[[], bool] = lambda: False) -> Evaluation:
-        """The `index`-th evaluation of `task`: its seed depends on nothing else, so that a resumed run agrees.
+    def evaluate(
+        self, tasks: Sequence[str], index: int, *, cancelled: Callable[[], bool] = lambda: False
+    ) -> list[Evaluation]:
+        """The `index`-th evaluation of each task: its seed depends on nothing else, so that a resumed run agrees.
+
+        All tasks are played at the same time: an action for all their episodes costs little more than for one task's.
 
         Raises `EvaluationCancelled` once `cancelled` says so: a run that is told to stop must not wait for episodes.
         """
-        rng = generator(self._seed, "evaluate", task, index)
-        envs = self._make(task)
-        frames = envs.reset(seed=derive(self._seed, "evaluate", task, index))
-        players = _Players(self.network, self.suite.spec, frames, self._reward_clip)
-        mask = np.repeat(self.suite.mask(task)[None], self.episodes, axis=0)
-        scores, playing, total_steps = np.zeros(self.episodes), np.ones(self.episodes, bool), 0
+        tables = [
+            _Table(self._make(task), self.suite.mask(task), generator(self._seed, "evaluate", task, index), number)
+            for number, task in enumerate(tasks)
+        ]
+        frames = [
+            table.envs.reset(seed=derive(self._seed, "evaluate", task, index))
+            for table, task in zip(tables, tasks, strict=True)
+        ]
+        players = _Players(self.network, self.suite.spec, np.concatenate(frames), self._reward_clip)
         for _ in range(self.max_steps):
             if cancelled():
                 raise EvaluationCancelled
-            action = players.act(playing, action_noise(rng, mask, 1)[0])
-            step = envs.step(action)
-            scores += np.where(playing, step.reward, 0.0)
-            total_steps += int(playing.sum())
-            playing &= ~(step.terminated | step.truncated)
-            if not playing.any():
+            actions = players.act(np.concatenate([next(table.noise) for table in tables]))
+            for table in tables:
+                if players.playing[table.places].any():
+                    players.see(table.places, actions[table.places], table.envs.step(actions[table.places]))
+            if not players.playing.any():
                 break
-            players.see(action, step)
-        return Evaluation(task, tuple(scores.tolist()), total_steps, self.network.evaluated_column())
+        column = self.network.evaluated_column()
+        return [
+            Evaluation(
+                task, tuple(players.score[table.places].tolist()), int(players.steps[table.places].sum()), column
+            )
+            for task, table in zip(tasks, tables, strict=True)
+        ]
 
     def close(self) -> None:
         """Close every environment."""
@@ -86,11 +99,27 @@ class Evaluator:
         return self._envs[task]
 
 
+class _Table:
+    """The environments of one task, and the places of their episodes among all that are played."""
+
+    def __init__(self, envs: Envs, mask: np.ndarray, rng: np.random.Generator, number: int) -> None:
+        count = envs.num_envs
+        self.envs, self.places = envs, slice(number * count, (number + 1) * count)
+        self.noise = _noise(rng, np.repeat(mask[None], count, axis=0))
+
+
+def _noise(rng: np.random.Generator, mask: np.ndarray) -> Iterator[np.ndarray]:
+    while True:
+        yield from action_noise(rng, mask, _NOISE_STEPS)
+
+
 class _Players:
     """What the policy sees and remembers of the episode in each environment."""
 
     def __init__(self, network: PolicyNetwork, spec: EnvSpec, frames: np.ndarray, reward_clip: str) -> None:
         count = len(frames)
+        self.playing = np.ones(count, bool)
+        self.score, self.steps = np.zeros(count), np.zeros(count, np.int64)
         self._network, self._stack, self._reward_clip = network, spec.stack, reward_clip
         self._window = np.repeat(frames[:, None], spec.stack, axis=1)
         self._first = np.zeros((count, spec.stack), bool)
@@ -98,9 +127,9 @@ class _Players:
         self._core = torch.zeros(count, network.core_size)
         self._last_action, self._last_reward = np.zeros(count, np.int64), np.zeros(count, np.float32)
 
-    def act(self, playing: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def act(self, noise: np.ndarray) -> np.ndarray:
         """Actions [n]. No thought is given to those who are through, which the longest episode leaves more and more."""
-        rows = np.flatnonzero(playing)
+        rows = np.flatnonzero(self.playing)
         first = self._first[rows]
         inputs = StepInput(
             torch.from_numpy(stack_frames(self._window[rows], first, self._stack)[:, 0]),
@@ -109,14 +138,21 @@ class _Players:
             torch.from_numpy(first[:, -1]),
         )
         places = torch.from_numpy(rows)
-        logits, _, self._core[places] = self._network.act(inputs, self._core[places], column="evaluate")
-        actions = np.zeros(len(playing), np.int64)
+        logits, _, core = self._network.act(inputs, self._core[places], column="evaluate")
+        if self._network.core_size:
+            self._core[places] = core
+        actions = np.zeros(len(noise), np.int64)
         actions[rows] = choose_actions(logits.numpy(), noise[rows])
         return actions
 
-    def see(self, action: np.ndarray, step: EnvStep) -> None:
-        """Take in what came of the actions."""
-        self._window = np.concatenate([self._window[:, 1:], step.frames[:, None]], axis=1)
-        self._first = np.concatenate([self._first[:, 1:], step.first[:, None]], axis=1)
-        self._last_action = np.where(step.first, 0, action)
-        self._last_reward = np.where(step.first, 0, step.reward).astype(np.float32)
+    def see(self, places: slice, actions: np.ndarray, step: EnvStep) -> None:
+        """Take in what came of the actions at some places."""
+        playing, window, first = self.playing[places], self._window[places], self._first[places]
+        self.score[places] += np.where(playing, step.reward, 0.0)
+        self.steps[places] += playing
+        playing &= ~(step.terminated | step.truncated)
+        if self._stack > 1:
+            window[:, :-1], first[:, :-1] = window[:, 1:].copy(), first[:, 1:].copy()
+        window[:, -1], first[:, -1] = step.frames, step.first
+        self._last_action[places] = np.where(step.first, 0, actions)
+        self._last_reward[places] = np.where(step.first, 0, step.reward)

@@ -63,7 +63,7 @@ def evaluate_run(path: Path, *, episodes: int, tasks: Sequence[str] = ()) -> Ite
     )  # fmt: skip
     try:
         for task in tasks or trained.suite.tasks:
-            yield evaluator.evaluate(task, 0)
+            yield from evaluator.evaluate((task,), 0)
     finally:
         evaluator.close()
 

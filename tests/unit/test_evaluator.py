@@ -14,10 +14,10 @@ from clearl.types import EnvSpec, EnvStep
 
 
 class Ladder:
-    """Environment i ends after i + 1 steps, by death or, if odd, by time; a step gives 1, after the end 100."""
+    """Environment i ends after (i + 1) * steps, by death or, if odd, by time; a step gives 1, after the end 100."""
 
-    def __init__(self, num_envs: int) -> None:
-        self.num_envs = num_envs
+    def __init__(self, num_envs: int, steps: int = 1) -> None:
+        self.num_envs, self.steps = num_envs, steps
 
     def reset(self, *, seed: int | None = None) -> np.ndarray:
         self.time, self.seed, self.actions = 0, seed, []
@@ -27,7 +27,8 @@ class Ladder:
         self.actions.append(actions.copy())
         self.time += 1
         places = np.arange(self.num_envs)
-        over, alive, odd = places + 1 == self.time, places + 1 >= self.time, places % 2 == 1
+        ends = (places + 1) * self.steps
+        over, alive, odd = ends == self.time, ends >= self.time, places % 2 == 1
         frames = np.full((self.num_envs, 1), self.time, np.float32)
         reward = np.where(alive, 1, 100).astype(np.float32)
         return EnvStep(frames, reward, over & ~odd, over & odd, np.ones(self.num_envs, bool), over & ~odd)
@@ -42,7 +43,9 @@ class Ladder:
 
 
 class LadderSuite:
-    name, tasks = "ladder", ("up",)
+    """Two ladders; the rungs of `far` are twice as high, so that it takes twice the steps."""
+
+    name, tasks = "ladder", ("up", "far")
     spec = EnvSpec((1,), "float32", 3)
 
     def __init__(self) -> None:
@@ -53,7 +56,7 @@ class LadderSuite:
 
     def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> Ladder:
         assert not training
-        self.made.append(Ladder(num_envs))
+        self.made.append(Ladder(num_envs, steps=2 if task == "far" else 1))
         return self.made[-1]
 
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:
@@ -89,16 +92,33 @@ def parts() -> tuple[Evaluator, LadderSuite, Diary]:
 
 
 def test_each_environment_counts_for_one_episode(parts: tuple[Evaluator, LadderSuite, Diary]) -> None:
-    done = parts[0].evaluate("up", 3)
+    (done,) = parts[0].evaluate(("up",), 3)
     assert done.scores == (1, 2, 3, 4) and done.steps == 10 and done.column == "base"
     assert (done.mean, done.std) == (2.5, pytest.approx(1.25**0.5))
+
+
+def test_tasks_played_together_score_as_each_by_itself(parts: tuple[Evaluator, LadderSuite, Diary]) -> None:
+    evaluator, suite, diary = parts
+    together = evaluator.evaluate(("up", "far"), 5)
+    up, far = suite.made
+    played = up.actions, far.actions
+    assert [(done.task, done.scores, done.steps) for done in together] == [
+        ("up", (1, 2, 3, 4), 10),
+        ("far", (2, 4, 6, 8), 20),
+    ]
+    assert [len(inputs.first) for inputs, _ in diary.asked] == [8, 7, 5, 4, 2, 2, 1, 1]
+    assert (len(up.actions), len(far.actions)) == (4, 8), "who is through is left alone"
+    for task, ladder, actions in zip(("far", "up"), (far, up), reversed(played), strict=True):
+        (alone,) = evaluator.evaluate((task,), 5)
+        assert alone in together
+        np.testing.assert_array_equal(ladder.actions, actions)
 
 
 def test_only_those_who_play_are_thought_about_and_each_keeps_its_memory(
     parts: tuple[Evaluator, LadderSuite, Diary],
 ) -> None:
     evaluator, _, diary = parts
-    evaluator.evaluate("up", 0)
+    evaluator.evaluate(("up",), 0)
     assert [len(inputs.first) for inputs, _ in diary.asked] == [4, 3, 2, 1]
     assert [state.flatten().tolist() for _, state in diary.asked] == [[0] * 4, [1] * 3, [2] * 2, [3]]
     assert [inputs.observation.flatten().tolist() for inputs, _ in diary.asked] == [[0] * 4, [1] * 3, [2] * 2, [3]]
@@ -111,7 +131,7 @@ def test_masked_actions_are_never_taken_and_the_last_action_is_remembered(
 ) -> None:
     evaluator, suite, diary = parts
     for index in range(10):
-        evaluator.evaluate("up", index)
+        evaluator.evaluate(("up",), index)
         taken = suite.made[0].actions
         assert not any((actions == 1).any() for actions in taken)
         assert diary.asked[-1][0].last_action.tolist() == [taken[-2][3]]
@@ -124,7 +144,7 @@ def test_an_evaluation_depends_on_its_index_and_on_nothing_before_it(
     evaluator, suite, _ = parts
 
     def play(index: int) -> tuple[int | None, list[list[int]]]:
-        evaluator.evaluate("up", index)
+        evaluator.evaluate(("up",), index)
         return suite.made[0].seed, [actions.tolist() for actions in suite.made[0].actions]
 
     first = play(1)
@@ -136,6 +156,6 @@ def test_long_episodes_are_cut_and_a_cancelled_evaluation_says_so(
 ) -> None:
     evaluator, *_ = parts
     evaluator.max_steps = 2
-    assert evaluator.evaluate("up", 0).scores == (1, 2, 2, 2)
+    assert evaluator.evaluate(("up",), 0)[0].scores == (1, 2, 2, 2)
     with pytest.raises(EvaluationCancelled):
-        evaluator.evaluate("up", 0, cancelled=lambda: True)
+        evaluator.evaluate(("up",), 0, cancelled=lambda: True)

@@ -40,10 +40,10 @@ class EvaluatorProgram:
     def handle(self, message: Message) -> Iterator[Message]:
         assert isinstance(message, Evaluate), message
         version, frames = self.weights.read()
-        for task in self.tasks:
-            with self.watch("copying"):
-                done = self.evaluator.evaluate(task, version)
-            yield Evaluated(task, done.scores, done.steps, done.column, version, frames, self.watch.take())
+        with self.watch("copying"):
+            evaluations = self.evaluator.evaluate(self.tasks, version)
+        for done in evaluations:
+            yield Evaluated(done.task, done.scores, done.steps, done.column, version, frames, self.watch.take())
 
     def close(self) -> None:
         self.evaluator.close()

@@ -85,10 +85,7 @@ class _InlineRun:
         """All tasks; none of them if the run is told to stop meanwhile, so that it can repeat them all."""
         learner, stop = self.job.learner, self.job.stop
         try:
-            evaluations = [
-                self.evaluator.evaluate(task, learner.updates, cancelled=stop.__bool__)
-                for task in self.job.plan.evaluate
-            ]
+            evaluations = self.evaluator.evaluate(self.job.plan.evaluate, learner.updates, cancelled=stop.__bool__)
         except EvaluationCancelled:
             return
         for evaluation in evaluations:

@@ -93,7 +93,7 @@ class Synced:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """One task's scores. The last of an evaluation carries the time that all of it took."""
+    """One task's scores. The first of an evaluation carries the time that all of it took."""
 
     task: str
     scores: tuple[float, ...]
