@@ -17,6 +17,8 @@ from clearl.records.schema import METRICS_FILE, Row
 _WARM_SHARE = 0.15
 """The part of a run that is not counted: shards fill and processes warm up in it."""
 _LEAST_ROWS = 8
+_INTERVALS = 1.2
+"""Of evaluation in the shortest run that shows what they cost: behind the warm-up, one evaluation for one interval."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,11 @@ class Trained:
     frames: int
     seconds: dict[str, dict[str, float]]
     """Where the time of each process went, by process and name."""
+
+
+def long_enough(config: RunConfig, seconds: float, guess_frames_per_s: float) -> float:
+    """The seconds, or more where evaluation would not have its default share in them."""
+    return max(seconds, _INTERVALS * config.eval_every_frames / guess_frames_per_s)
 
 
 def train(config: RunConfig, seconds: float, guess_frames_per_s: float, *, warm_share: float = _WARM_SHARE) -> Trained:

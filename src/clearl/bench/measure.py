@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from clearl.bench.endtoend import Trained, train
+from clearl.bench.endtoend import Trained, long_enough, train
 from clearl.bench.stages import STAGES, Reading, Stage, ideal_rate
 from clearl.bench.workloads import workload
 from clearl.config import RunConfig
@@ -38,7 +38,7 @@ def measure(
                 readings[stage.name].append(stage.measure(max(0.2, _STAGE_SHARE * seconds)))
             ideals.append(ideal_rate([readings[stage][-1].frames_per_s for stage in STAGES]))
             guess = runs[-1].frames_per_s if runs else _FIRST_GUESS * ideals[-1]
-            runs.append(train(config, seconds, guess))
+            runs.append(train(config, long_enough(config, seconds, guess), guess))
             share = runs[-1].frames_per_s / ideals[-1]
             say(f"{name} {repeat + 1}/{repeats}: {runs[-1].frames_per_s:,.0f} frames/s, {share:.2f} of the ideal")
     return _result(name, config, readings, runs, ideals)

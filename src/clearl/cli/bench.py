@@ -23,7 +23,7 @@ class BenchArgs:
     workload: Annotated[str, POSITIONAL, f"{', '.join(WORKLOADS)}, or all"]
     json: Annotated[str | None, "write all figures to this file, too"] = None
     repeats: Annotated[int, Between(3, 1000), "measurements of each figure, in turns"] = 3
-    seconds: Annotated[float, Between(1, 86_400), "length of a measured run; a stage takes a fifth"] = 20.0
+    seconds: Annotated[float, Between(1, 86_400), "least length of a measured run; a stage takes a fifth"] = 20.0
 
 
 def main(argv: list[str]) -> int:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from clearl.bench.endtoend import achieved
+from clearl.bench.endtoend import achieved, long_enough
 from clearl.bench.measure import breakdown, spread
 from clearl.bench.stages import ideal_rate
 from clearl.bench.table import as_table
 from clearl.bench.workloads import WORKLOADS, workload
+from clearl.config import RunConfig
 from clearl.errors import UnknownNameError, WorkerError
 
 
@@ -64,3 +65,9 @@ def test_workloads_are_clear_with_half_of_the_batch_replayed(name: str) -> None:
 def test_a_workload_that_does_not_exist_is_named() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'atari'"):
         workload("attari")
+
+
+def test_a_measured_run_is_long_enough_for_evaluation_to_have_its_share() -> None:
+    config = RunConfig(eval_every_frames=200_000)
+    assert long_enough(config, 20.0, 50_000.0) == 20.0
+    assert long_enough(config, 20.0, 6_000.0) == pytest.approx(40.0)
