@@ -24,6 +24,15 @@ ENDLESS = small_config(
     runtime="ray", workers=2, frames_per_visit=10**8, batch_unrolls=4, buffer_frames=4000, eval_every_frames=10**8,
     checkpoint_every_frames=1000, record_every_updates=1,
 )  # fmt: skip
+# In a process of its own: Ray takes the address of its machine from what was set when it was imported first.
+HEAD = """
+from ray.cluster_utils import Cluster
+nodes = {"num_cpus": 3, "include_dashboard": False, "object_store_memory": 80_000_000}
+made = Cluster(initialize_head=True, head_node_args=nodes)
+print(made.address, flush=True)
+input()
+made.shutdown()
+"""
 STOP_S, GONE_S = 10.0, 10.0
 INTERRUPTED = 130
 Record = Callable[[str, object], None]
@@ -35,13 +44,12 @@ def address(request: pytest.FixtureRequest) -> Iterator[str]:
     if getattr(request, "param", "own") == "own":
         yield "none"
         return
-    request.getfixturevalue("listening")
-    from ray.cluster_utils import Cluster
-
-    nodes = {"num_cpus": 3, "include_dashboard": False, "object_store_memory": 80_000_000}
-    made = Cluster(initialize_head=True, head_node_args=nodes)
-    yield str(made.address)
-    made.shutdown()
+    with subprocess.Popen(
+        [sys.executable, "-c", HEAD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as head:
+        assert head.stdout is not None
+        yield head.stdout.readline().strip()
+        head.communicate("\n")
 
 
 @pytest.fixture
