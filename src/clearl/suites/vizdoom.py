@@ -8,7 +8,6 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,7 +22,6 @@ from clearl.types import EnvSpec
 
 HEIGHT, WIDTH = 72, 96
 PIXEL_SCALE = 4
-STARTED_AT_ONCE = 4
 FOLDER_PREFIX = "clearl-vizdoom-"
 FORMAT = FrameFormat((HEIGHT, WIDTH, 3), "uint8", channel_axis=2)
 ACTIONS = (
@@ -81,9 +79,8 @@ class VizDoomSuite:
     def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> LoopEnvs:
         end_orphans()
         games = [DoomGame(task, repeat=self.spec.frames_per_step) for _ in range(num_envs)]
-        # Half a second each, most of it spent waiting for the game's own process.
-        with ThreadPoolExecutor(STARTED_AT_ONCE) as pool:
-            list(pool.map(DoomGame.start, games))
+        for game in games:  # one after the other: started by several threads at once, ViZDoom may crash
+            game.start()
         return LoopEnvs(
             task,
             games,
