@@ -79,7 +79,7 @@ class VizDoomSuite:
     def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> LoopEnvs:
         end_orphans()
         games = [DoomGame(task, repeat=self.spec.frames_per_step) for _ in range(num_envs)]
-        for game in games:  # one after the other: started by several threads at once, ViZDoom may crash
+        for game in games:  # one after the other: while threads did this at the same time, ViZDoom crashed now and then
             game.start()
         return LoopEnvs(
             task,
