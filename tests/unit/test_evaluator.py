@@ -126,6 +126,14 @@ def test_only_those_who_play_are_thought_about_and_each_keeps_its_memory(
     assert [inputs.last_reward.tolist() for inputs, _ in diary.asked][1:] == [[1] * 3, [1] * 2, [1]]
 
 
+def test_frames_are_stacked_from_the_start_of_each_episode_on(parts: tuple[Evaluator, LadderSuite, Diary]) -> None:
+    evaluator, suite, diary = parts
+    suite.spec = EnvSpec((1,), "float32", 3, stack=3)
+    evaluator.evaluate(("up", "far"), 0)
+    seen = [inputs.observation[-1].tolist() for inputs, _ in diary.asked]  # of the one who plays longest
+    assert seen == [[0, 0, 0], [0, 0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 5], [4, 5, 6], [5, 6, 7]]
+
+
 def test_masked_actions_are_never_taken_and_the_last_action_is_remembered(
     parts: tuple[Evaluator, LadderSuite, Diary],
 ) -> None:

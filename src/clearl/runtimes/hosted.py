@@ -214,10 +214,11 @@ def errand(order: Order) -> Packed:
 
 def look_around(errand: Packed, luggage: Luggage, ours: Mapping[str, str]) -> tuple[str, list[int]]:
     """Of this machine: what keeps a worker from running here ("" if nothing), and the slots whose replay it holds."""
-    theirs, wanted = versions(), unpack(errand)
+    theirs = versions()
     others = [f"{name} {theirs[name]} (here {version})" for name, version in ours.items() if theirs[name] != version]
     if others:
         return f"has {', '.join(others)}: install the same versions everywhere", []
+    wanted = unpack(errand)  # only now: another version may have other words
     assert isinstance(wanted, Setup)
     run_dir = Path(wanted.run_dir)
     slots = [int(path.name.removeprefix("slot-")) for path in run_dir.glob("replay/slot-*")]

@@ -13,7 +13,7 @@ import pytest
 from torch import nn
 
 from clearl.records.run_dir import META_FILE
-from clearl.runtimes.hosted import HostedChild, HostedLearner, Luggage
+from clearl.runtimes.hosted import HostedChild, HostedLearner, Luggage, look_around, versions
 from clearl.runtimes.messages import Alive, Close, Failed, Message, Produce, Ready, Setup, Sync, Synced, pack, unpack
 from clearl.types import EnvSpec, UnrollLayout
 
@@ -101,6 +101,11 @@ def test_luggage_leaves_a_run_directory_that_is_there_alone(luggage: Luggage, tm
     (tmp_path / META_FILE).write_text("mine")
     luggage.unpack(tmp_path)
     assert (tmp_path / META_FILE).read_text() == "mine"
+
+
+def test_a_machine_with_other_versions_says_so_before_it_reads_what_another_version_sent(luggage: Luggage) -> None:
+    problem, slots = look_around(("Unknown",), luggage, {**versions(), "torch": "0.1"})
+    assert problem.startswith("has torch ") and "(here 0.1): install the same versions" in problem and slots == []
 
 
 def test_a_learner_waits_for_the_answer_to_its_question_and_hears_of_a_stop() -> None:
