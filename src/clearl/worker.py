@@ -35,12 +35,11 @@ class Worker:
 
     def replay_counters(self) -> dict[str, int]:
         """What the shards hold, over all slots."""
-        counters = [shard.counters() for shard in self.shards]
         return {
-            "held": sum(c["held"] for c in counters),
+            "held": sum([shard.held for shard in self.shards]),
             # Without waste: when segments are rewritten depends on when a run was resumed, what they hold does not.
-            "bytes": sum(c["bytes"] - c.get("waste_bytes", 0) for c in counters),
-            "quarantined": sum(c["quarantined"] for c in counters),
+            "bytes": sum([shard.held_nbytes for shard in self.shards]),
+            "quarantined": sum([shard.quarantined for shard in self.shards]),
         }
 
     def close(self) -> None:

@@ -63,6 +63,8 @@ class Codec:
         ]  # fmt: skip
         self.raw_nbytes = self._dtype.itemsize
         self._scratch = np.zeros(max(1, _AT_ONCE_NBYTES // self.raw_nbytes), self._dtype)
+        # A memoryview of the fields themselves would have to describe each of them, for every unroll anew.
+        self._scratch_bytes = memoryview(self._scratch.view(np.uint8))
         level = -1 if self.raw_nbytes <= _SMALL_NBYTES else 1
         self._compressor = zstandard.ZstdCompressor(level=level, write_content_size=True)
         # One-shot decompression allocates the declared size, which `decompress` has compared with the layout's.
@@ -87,8 +89,8 @@ class Codec:
             for part in self._parts:
                 values = rows[part.name][places]
                 packed[part.name] = np.packbits(values.reshape(len(some), -1), axis=1) if part.bits else values
-            for index in range(len(some)):
-                yield head + self._compressor.compress(packed[index : index + 1].data)
+            for start in range(0, len(some) * self.raw_nbytes, self.raw_nbytes):
+                yield head + self._compressor.compress(self._scratch_bytes[start : start + self.raw_nbytes])
 
     def decode(self, payload: bytes | memoryview) -> Rows:
         """The unroll in `payload`, in new arrays."""
@@ -117,7 +119,7 @@ class Codec:
             raise CorruptFileError(f"a replay payload has version {version}, this clearl reads version {_VERSION}")
         compressed = payload[_HEADER.size :]
         try:
-            declared = zstandard.get_frame_parameters(compressed).content_size
+            declared = zstandard.frame_content_size(compressed)
             if raw_nbytes != self.raw_nbytes or declared != self.raw_nbytes:
                 raise CorruptFileError(
                     f"a replay payload says that it holds {raw_nbytes} and {declared} bytes; "

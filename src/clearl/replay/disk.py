@@ -51,7 +51,7 @@ class DiskStore:
         self._unsynced: set[int] = set()
         self._found: np.ndarray | None = None  # [n] of RECORD: what `open` found, until it is taken up or outdated
         self._recovered_next_sequence = 0
-        self._damaged = self._torn_nbytes = self._reclaim_failures = 0
+        self.quarantined = self._torn_nbytes = self._reclaim_failures = 0
         self._clear_index()
 
     def open(self, key: ShardKey) -> None:
@@ -96,7 +96,7 @@ class DiskStore:
 
     def forget(self, position: int) -> None:
         self._vacate(position)
-        self._damaged += 1
+        self.quarantined += 1
 
     def recovered_next_sequence(self) -> int:
         return self._recovered_next_sequence
@@ -151,12 +151,15 @@ class DiskStore:
         return sum(segment.size for segment in self._segments.values())
 
     @property
+    def held_nbytes(self) -> int:
+        return sum(segment.held for segment in self._segments.values())
+
+    @property
     def index_nbytes(self) -> int:
         return self._segment.nbytes + self._offset.nbytes + self._length.nbytes
 
     def counters(self) -> dict[str, int]:
         return {
-            "quarantined": self._damaged,
             "torn_bytes": self._torn_nbytes,
             "segments": len(self._segments),
             "waste_bytes": self._waste_nbytes,
@@ -165,7 +168,7 @@ class DiskStore:
 
     @property
     def _waste_nbytes(self) -> int:
-        return sum(segment.size - segment.held for segment in self._segments.values())
+        return self.nbytes - self.held_nbytes
 
     def _path(self, number: int) -> str:
         return f"{self._prefix}{number:08d}.seg"
@@ -176,12 +179,12 @@ class DiskStore:
         numbers = sorted(int(match[1]) for match in matches if match)
         scans = {n: scan_segment(self._files, self._path(n), n, self._key) for n in numbers}
         self._segments = {n: _Segment(scan.size) for n, scan in scans.items()}
-        self._damaged, self._torn_nbytes = sum(scan.damaged for scan in scans.values()), 0
+        self.quarantined, self._torn_nbytes = sum(scan.damaged for scan in scans.values()), 0
         for number, scan in scans.items():
             if scan.torn_from is None:
                 continue
             if number != numbers[-1]:
-                self._damaged += 1
+                self.quarantined += 1
                 continue
             with self._files.use(self._path(number)) as descriptor:
                 os.ftruncate(descriptor, scan.torn_from)
@@ -247,7 +250,7 @@ class DiskStore:
         there = np.isin(wanted, old)
         self._length[positions[~there]] = 0  # went bad on the disk since it was written
         self._count -= int((~there).sum())
-        self._damaged += int((~there).sum())
+        self.quarantined += int((~there).sum())
         self._point(positions[there], moved[index[there]])
 
     def _point(self, positions: np.ndarray, records: np.ndarray) -> None:

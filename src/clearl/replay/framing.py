@@ -64,12 +64,15 @@ def is_whole(data: Buffer, header: Header, offset: int = 0) -> bool:
 
 def open_record(record: bytes, *, slot: int, sequence: int, number: int) -> memoryview:
     """The payload of a record that must be the one asked for, or an error that says what it is instead."""
+    if len(record) >= HEADER_NBYTES:
+        magic, crc, *rest = _HEADER.unpack_from(record)
+        as_asked = magic == MAGIC and rest == [len(record), slot, sequence, number]
+        if as_asked and google_crc32c.value(record[_CHECKED_FROM:]) == crc:
+            return memoryview(record)[HEADER_NBYTES:]
     header = read_header(record)
     if header is None or header.length != len(record) or not is_whole(record, header):
         raise CorruptFileError(f"the replay record of slot {slot}, sequence {sequence} is damaged")
-    if (header.slot, header.sequence, header.number) != (slot, sequence, number):
-        raise CorruptFileError(
-            f"a replay record is slot {header.slot}, sequence {header.sequence} where slot {slot}, "
-            f"sequence {sequence} of this run should be"
-        )
-    return memoryview(record)[HEADER_NBYTES:]
+    raise CorruptFileError(
+        f"a replay record is slot {header.slot}, sequence {header.sequence} where slot {slot}, "
+        f"sequence {sequence} of this run should be"
+    )

@@ -55,6 +55,10 @@ class Reservoir:
         """[held] int64, by position."""
         return self._sequences[: self.held]
 
+    def at(self, position: int) -> tuple[int, int]:
+        """Sequence and number of the unroll at `position`."""
+        return self._sequences.item(position), self._numbers.item(position)
+
     @property
     def nbytes(self) -> int:
         """Bytes of the index."""
@@ -155,9 +159,9 @@ class Reservoir:
         if self._low_next == len(self._low_numbers) and not self._late:
             self._sort_low()
         if self._low_next < len(self._low_numbers):
-            number = int(self._low_numbers[self._low_next])
+            number = self._low_numbers.item(self._low_next)
             if not self._late or number < self._late[0][0]:
-                return number, int(self._low_positions[self._low_next])
+                return number, self._low_positions.item(self._low_next)
         return self._late[0]
 
     def _pop_lowest(self) -> int:

@@ -50,8 +50,13 @@ class ReplayShard:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of RAM or disk that the records take."""
+        """Bytes of RAM or disk that the store takes."""
         return self._store.nbytes
+
+    @property
+    def held_nbytes(self) -> int:
+        """Bytes of the records that can be sampled: without waste."""
+        return self._store.held_nbytes
 
     @property
     def index_nbytes(self) -> int:
@@ -61,12 +66,13 @@ class ReplayShard:
     @property
     def quarantined(self) -> int:
         """How many damaged records were found, by opening the store or by sampling."""
-        return self._store.counters()["quarantined"]
+        return self._store.quarantined
 
     def counters(self) -> dict[str, int]:
         """Figures for the records of a run."""
         return {
             **self._store.counters(),
+            "quarantined": self.quarantined,
             "inserted": self.next_sequence,
             "held": self.held,
             "lost": self._reservoir.held - self.held,
@@ -109,14 +115,10 @@ class ReplayShard:
     def draw(self) -> bytes | None:
         """The packed bytes of a past unroll, see `sample`. Damaged ones are put aside on the way."""
         while (position := self._draw()) is not None:
+            sequence, number = self._reservoir.at(position)
             try:
-                payload = open_record(
-                    self._store.get(position),
-                    slot=self.slot,
-                    sequence=int(self._reservoir.sequences[position]),
-                    number=int(self._reservoir.numbers[position]),
-                )
-                return self.codec.decompress(payload)
+                record = self._store.get(position)
+                return self.codec.decompress(open_record(record, slot=self.slot, sequence=sequence, number=number))
             except CorruptFileError:
                 self._store.forget(position)
         return None

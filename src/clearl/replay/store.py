@@ -65,8 +65,18 @@ class Store(Protocol):
         ...
 
     @property
+    def quarantined(self) -> int:
+        """How many damaged records were found so far."""
+        ...
+
+    @property
     def nbytes(self) -> int:
-        """Bytes of RAM or disk that the records take."""
+        """Bytes of RAM or disk that the store takes."""
+        ...
+
+    @property
+    def held_nbytes(self) -> int:
+        """Bytes of the records that are at a position now: without waste."""
         ...
 
     @property
@@ -75,7 +85,7 @@ class Store(Protocol):
         ...
 
     def counters(self) -> dict[str, int]:
-        """What went wrong so far: `quarantined` and whatever else the store counts."""
+        """Whatever else this kind of store counts."""
         ...
 
 
@@ -86,7 +96,7 @@ class RamStore:
         self._records: list[bytes | None] = []
         self._count = 0
         self._nbytes = 0
-        self._damaged = 0
+        self.quarantined = 0
 
     def open(self, key: ShardKey) -> None:
         """Nothing outlives a process here."""
@@ -115,7 +125,7 @@ class RamStore:
 
     def forget(self, position: int) -> None:
         self._vacate(position)
-        self._damaged += 1
+        self.quarantined += 1
 
     def recovered_next_sequence(self) -> int:
         return 0
@@ -146,11 +156,15 @@ class RamStore:
         return self._nbytes
 
     @property
+    def held_nbytes(self) -> int:
+        return self._nbytes
+
+    @property
     def index_nbytes(self) -> int:
         return 41 * len(self._records)  # a pointer and the head of a bytes object
 
     def counters(self) -> dict[str, int]:
-        return {"quarantined": self._damaged}
+        return {}
 
     def _vacate(self, position: int) -> None:
         record = self._records[position]
