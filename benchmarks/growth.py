@@ -26,7 +26,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from benchmarks.replay import ATARI, SMALL, cpu_seconds, insert_cost_us, play, shard_of, small_row
 from benchmarks.synthetic import serve
@@ -223,11 +222,11 @@ def one_worker(config: RunConfig, seconds: float) -> dict[str, float]:
         parts = RunParts(config, Path(directory), capacity_unrolls=1000, store_kind="ram")
         for task in make_suite(config.suite, config.tasks, config).tasks:
             worker = parts.worker(list(range(slots)), parts.network())
-            new, old = parts.layout.empty(slots), parts.layout.empty(slots)
-            has_replay, made, started = np.zeros(slots, bool), -1, 0.0
+            new, made, started = parts.layout.empty(slots), -1, 0.0
             with torch.inference_mode():
                 while made < 1 or (made * slots < _BYTES_UNROLLS or time.perf_counter() - started < each):
-                    worker.produce([task] * slots, new, old, has_replay)
+                    worker.act([task] * slots, new)
+                    worker.remember(new)
                     made += 1
                     started = started or time.perf_counter()  # the first round builds the environments
             costs_s.append((time.perf_counter() - started) / (made * slots * parts.layout.frames))

@@ -19,10 +19,11 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import numpy as np
-from benchmarks.synthetic import PreparedParts, serve, take_in
+from benchmarks.synthetic import PreparedParts, prepared, serve, take_in
 
 from clearl.bench.endtoend import train
 from clearl.bench.workloads import workload
@@ -49,7 +50,9 @@ _QUIET: dict[str, Any] = {
 def intake(seconds: float) -> Section:
     """Pairs a second that reach a batch, by runtime."""
     config = workload("atari", workers=2, slots=32)
-    nbytes = 2 * PreparedParts(config).layout.nbytes
+    codec = PreparedParts(config).codec
+    _, packed = prepared(codec, config.slots)
+    nbytes = codec.layout.nbytes + round(mean(map(len, packed)))
     found = {runtime: take_in(runtime, config, seconds=seconds).pairs_per_s for runtime in RUNTIMES}
     return [
         {"runtime": runtime, "workers": config.workers, "pairs_per_s": rate, "pair_bytes": nbytes}

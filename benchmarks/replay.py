@@ -19,7 +19,7 @@ from clearl.replay.codec import Codec
 from clearl.replay.disk import DiskStore
 from clearl.replay.framing import HEADER_NBYTES
 from clearl.replay.reservoir import Reservoir
-from clearl.replay.shard import ReplayShard, sample_each
+from clearl.replay.shard import ReplayShard
 from clearl.replay.store import RamStore, Store
 from clearl.types import EnvSpec, Rows, UnrollLayout
 
@@ -78,9 +78,15 @@ def measure_bytes(unrolls: dict[str, list[Rows]]) -> dict[str, float]:
 
 def measure_rates(shard: ReplayShard, rows: list[Rows], inserts: int) -> dict[str, float]:
     """Inserts and warm reads a second."""
-    target, sampled = ATARI.empty(1), np.zeros(1, bool)
+    target = ATARI.empty(1)
+
+    def read() -> None:
+        payload = shard.draw()
+        assert payload is not None
+        shard.codec.decode_each([payload], target, [0])
+
     inserting = cpu_seconds(lambda: [shard.insert(rows[i % len(rows)]) for i in range(inserts)])
-    reading = cpu_seconds(lambda: [sample_each([shard], target, sampled) for _ in range(inserts)])
+    reading = cpu_seconds(lambda: [read() for _ in range(inserts)])
     shard.close()
     return {"inserts": inserts / inserting, "reads": inserts / reading}
 

@@ -33,6 +33,7 @@ from clearl.nets.network import PolicyNetwork
 from clearl.records.run_dir import META_FILE
 from clearl.records.schema import Row
 from clearl.records.writer import MetricsWriter
+from clearl.replay.codec import Codec
 from clearl.replay.mixing import Mixer
 from clearl.runtimes import RUNTIMES
 from clearl.runtimes.allocator import keep_freed_memory
@@ -46,7 +47,7 @@ from clearl.seeding import derive
 from clearl.suites import make_suite
 from clearl.tasks.cursor import PlanCursor
 from clearl.tasks.plan import Plan, single
-from clearl.types import Rows, UnrollLayout
+from clearl.types import Payload, Rows, UnrollLayout
 from clearl.worker import Worker
 
 PARTS_ENTRY = "benchmarks.synthetic:load_parts"
@@ -110,7 +111,7 @@ class PreparedSite:
         self.evaluators: Sequence[tuple[str, ...]] = [job.plan.evaluate]
         self.children: list[PreparedChild] = []
         self._unroll_s, self._wakes = unroll_s, {}
-        self._rows = noise(job.parts.layout, job.config.slots)
+        self._prepared = prepared(job.intake.codec, job.config.slots)
         self._due: list[tuple[float, int, PreparedChild]] = []
         self._asked = 0
 
@@ -143,7 +144,7 @@ class PreparedSite:
         return heard
 
     def pairs(self, layout: UnrollLayout, slots: int) -> _Pairs:
-        return _Pairs(self._rows, slots)
+        return _Pairs(*self._prepared, slots)
 
     def board(self, size: int) -> _Board:
         return _Board(size)
@@ -201,11 +202,11 @@ class PreparedChild:
 
 
 class _Pairs:
-    """The first rows of one block of noise, which nobody writes to: a hundred workers need no more memory than one."""
+    """The first of what was prepared, which nobody writes to: a hundred workers need no more memory than one."""
 
-    def __init__(self, rows: Rows, slots: int) -> None:
+    def __init__(self, rows: Rows, payloads: Sequence[Payload], slots: int) -> None:
         self.new: Rows = {name: array[:slots] for name, array in rows.items()}
-        self.replay, self.has_replay = self.new, np.ones(slots, bool)
+        self.replay = payloads[:slots]
 
     def close(self) -> None: ...
 
@@ -225,18 +226,26 @@ class _Board:
     def close(self) -> None: ...
 
 
+def prepared(codec: Codec, count: int) -> tuple[Rows, list[bytes]]:
+    """Unrolls of noise, and packed ones; those hold one frame over and over, which packs about as well as a game."""
+    rows = noise(codec.layout, count)
+    still = rows | {"frames": np.repeat(rows["frames"][:, :1], rows["frames"].shape[1], axis=1)}
+    return rows, list(codec.encode_each(still, range(count)))
+
+
 class PreparedParts:
     """Makes workers and evaluators that have no environments; see `clearl.runtimes.job.Parts`."""
 
     def __init__(self, config: RunConfig) -> None:
         self._config, self._suite = config, make_suite(config.suite, config.tasks, config)
         self.layout = UnrollLayout(self._suite.spec, config.unroll_steps, self.network().core_size)
+        self.codec = Codec(self.layout)
 
     def network(self) -> PolicyNetwork:
         return make_network(self._config, self._suite.spec)
 
     def worker(self, slots: Sequence[int], network: PolicyNetwork, *, incarnation: int = 0) -> Worker:
-        return cast(Worker, _PreparedWorker(self.layout, len(slots)))
+        return cast(Worker, _PreparedWorker(self.codec, len(slots)))
 
     def evaluator(self, network: PolicyNetwork) -> Evaluator:
         return cast(Evaluator, _NoEvaluator(self._suite))
@@ -248,29 +257,25 @@ def load_parts(config_yaml: str, run_dir: Path) -> PreparedParts:
 
 
 class _PreparedWorker:
-    """Puts its pairs in place once, and has nothing to do after that."""
+    """Puts its new unrolls in place once, and has nothing to do after that but to hand out packed ones."""
 
-    def __init__(self, layout: UnrollLayout, slots: int) -> None:
+    def __init__(self, codec: Codec, slots: int) -> None:
         self.actor, self.shards = SimpleNamespace(suite=_NO_SUITE), []
-        self._rows: Rows | None = noise(layout, slots)
+        self._rows, self._payloads = prepared(codec, slots)
 
     def act(self, tasks: Sequence[str], new: Rows) -> list[Any]:
-        self._fill(new)
+        for name, array in self._rows.items():
+            new[name][:] = array
+        self._rows = {}
         return []
 
-    def remember(self, new: Rows, replay: Rows, has_replay: np.ndarray) -> None:
-        if self._rows is not None:
-            self._fill(replay)
-            has_replay[:], self._rows = True, None
+    def remember(self, new: Rows) -> Sequence[Payload]:
+        return self._payloads
 
     def replay_counters(self) -> dict[str, int]:
         return {}
 
     def close(self) -> None: ...
-
-    def _fill(self, rows: Rows) -> None:
-        for name, array in (self._rows or {}).items():
-            rows[name][:] = array
 
 
 class _NoEvaluator:
@@ -279,8 +284,8 @@ class _NoEvaluator:
     def __init__(self, suite: Any) -> None:
         self.suite = suite
 
-    def evaluate(self, task: str, index: int) -> Evaluation:
-        return Evaluation(task, (0.0,), 1, "")
+    def evaluate(self, tasks: Sequence[str], index: int) -> list[Evaluation]:
+        return [Evaluation(task, (0.0,), 1, "") for task in tasks]
 
     def close(self) -> None: ...
 
@@ -355,7 +360,7 @@ def open_job(order: Order) -> Iterator[Job]:
                 batch_frames=config.batch_unrolls * parts.layout.frames, total_frames=None,
             ),
             intake=Intake(
-                parts.layout, config.batch_unrolls, mixer, discount=config.discount, reward_clip=config.reward_clip
+                parts.codec, config.batch_unrolls, mixer, discount=config.discount, reward_clip=config.reward_clip
             ),
             cursor=PlanCursor(order.plan, config.slots),
             recorder=Recorder(writer, record_every_updates=config.record_every_updates, listeners=order.listeners),

@@ -76,7 +76,7 @@ class RunParts:
 
     @cached_property
     def codec(self) -> Codec:
-        """Of all shards of this process."""
+        """Of all shards and of the intake of this process."""
         return Codec(self.layout)
 
     def network(self) -> PolicyNetwork:
@@ -269,7 +269,7 @@ def open_job(order: Order) -> Iterator[Job]:
                 total_frames=plan.total_frames,
             ),
             intake=Intake(
-                parts.layout, config.batch_unrolls, mixer, discount=config.discount, reward_clip=config.reward_clip
+                parts.codec, config.batch_unrolls, mixer, discount=config.discount, reward_clip=config.reward_clip
             ),
             cursor=PlanCursor(plan, config.slots),
             recorder=Recorder(writer, record_every_updates=config.record_every_updates, listeners=watchers),

@@ -9,20 +9,20 @@ import numpy as np
 import torch
 
 from clearl.preprocess import clip_reward, stack_frames
+from clearl.replay.codec import Codec
 from clearl.replay.mixing import Mixer
-from clearl.types import Batch, Rows, UnrollLayout
+from clearl.types import Batch, Payload, Rows, UnrollLayout
 
 _SMALL_NBYTES = 1024
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """What one worker sends: for each of its slots a new unroll and, where `has_replay`, one from its shard."""
+    """What one worker sends: for each of its slots a new unroll and, where there is one, a packed one of its shard."""
 
     slots: Sequence[int]
     new: Rows
-    replay: Rows
-    has_replay: np.ndarray  # [n] bool
+    replay: Sequence[Payload | None]
     version: int
     """Updates that the acting weights had behind them."""
 
@@ -30,8 +30,8 @@ class Pairs:
 class Staging:
     """The unrolls of one batch, in the order of their coming."""
 
-    def __init__(self, layout: UnrollLayout, batch_unrolls: int) -> None:
-        self.rows = layout.empty(batch_unrolls)
+    def __init__(self, codec: Codec, batch_unrolls: int) -> None:
+        self.rows, self._codec = codec.layout.empty(batch_unrolls), codec
         self._small = [name for name, rows in self.rows.items() if rows[0].nbytes <= _SMALL_NBYTES]
         self._large = [name for name in self.rows if name not in self._small]
         self.is_replay = np.zeros(batch_unrolls, bool)
@@ -48,44 +48,51 @@ class Staging:
         self.is_replay[place : place + count] = chosen
         self.versions[place : place + count] = pairs.version
         self.slots += list(pairs.slots[start : start + count])
-        for source, indices in ((pairs.new, np.flatnonzero(~chosen)), (pairs.replay, np.flatnonzero(chosen))):
-            here, there = place + indices, start + indices
-            for name in self._small:
-                self.rows[name][here] = source[name][there]
-            for name in self._large:  # indexing with arrays would make a copy in between
-                staged, sent = self.rows[name], source[name]
-                for i, j in zip(here.tolist(), there.tolist(), strict=True):
-                    staged[i] = sent[j]
+        self._copy(pairs.new, np.flatnonzero(~chosen), place, start)
+        replayed = np.flatnonzero(chosen)
+        drawn = (pairs.replay[index] for index in (start + replayed).tolist())
+        payloads = [payload for payload in drawn if payload is not None]
+        self._codec.decode_each(payloads, self.rows, (place + replayed).tolist())
+
+    def _copy(self, source: Rows, indices: np.ndarray, place: int, start: int) -> None:
+        here, there = place + indices, start + indices
+        for name in self._small:
+            self.rows[name][here] = source[name][there]
+        for name in self._large:  # indexing with arrays would make a copy in between
+            staged, sent = self.rows[name], source[name]
+            for i, j in zip(here.tolist(), there.tolist(), strict=True):
+                staged[i] = sent[j]
 
 
 class Intake:
-    """Fills batches of B unrolls from the pairs of workers. Unrolls are copied once, straight into their batch."""
+    """Fills batches of B unrolls from the pairs of workers; each is copied or unpacked straight into its batch."""
 
-    def __init__(self, layout: UnrollLayout, batch_unrolls: int, mixer: Mixer, *, discount: float, reward_clip: str):
-        self.layout, self.batch_unrolls, self.mixer = layout, batch_unrolls, mixer
+    def __init__(self, codec: Codec, batch_unrolls: int, mixer: Mixer, *, discount: float, reward_clip: str):
+        self.codec, self.batch_unrolls, self.mixer = codec, batch_unrolls, mixer
         self.discount, self.reward_clip = discount, reward_clip
-        self._staging = Staging(layout, batch_unrolls)
+        self._staging = Staging(codec, batch_unrolls)
         self._free: list[Staging] = []
 
-    def accepts(self, pairs: Pairs) -> bool:
-        """Whether these pairs can be taken now without a slot being in the batch twice."""
-        return not set(self._staging.slots) & set(list(pairs.slots)[: self._staging.room])
+    def accepts(self, slots: Sequence[int]) -> bool:
+        """Whether pairs of these slots can be taken now without a slot being in the batch twice."""
+        return not set(self._staging.slots) & set(slots[: self._staging.room])
 
     def take(self, pairs: Pairs) -> list[Staging]:
         """Read all pairs, so that their places may be written to again; what is full now, to be made a `batch` of."""
-        chosen, start, full = self.mixer.choose(pairs.has_replay), 0, []
+        has_replay = np.array([payload is not None for payload in pairs.replay])
+        chosen, start, full = self.mixer.choose(has_replay), 0, []
         while start < len(chosen):
             some = chosen[start : start + self._staging.room]
             self._staging.add(pairs, start, some)
             start += len(some)
             if not self._staging.room:
                 full.append(self._staging)
-                self._staging = self._free.pop() if self._free else Staging(self.layout, self.batch_unrolls)
+                self._staging = self._free.pop() if self._free else Staging(self.codec, self.batch_unrolls)
         return full
 
     def batch(self, full: Staging) -> tuple[Batch, float]:
         """The batch and the mean version of its unrolls; `full` is used again."""
-        batch = make_batch(full.rows, full.is_replay, self.layout, self.discount, self.reward_clip)
+        batch = make_batch(full.rows, full.is_replay, self.codec.layout, self.discount, self.reward_clip)
         full.slots.clear()
         self._free.append(full)
         return batch, float(full.versions.mean())

@@ -25,6 +25,10 @@ Rows = dict[str, np.ndarray]
 """Unrolls of several slots as one array per field, slot axis first."""
 
 
+Payload = bytes | memoryview
+"""One unroll as replay keeps it: packed by `clearl.replay.codec`."""
+
+
 @dataclass(frozen=True)
 class EnvSpec:
     """What the environments of a suite have in common once padded: one frame, how many are stacked, the actions."""

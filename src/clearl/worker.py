@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from clearl.actor import Actor, Episode
-from clearl.replay.shard import ReplayShard, insert_each, sample_each
-from clearl.types import Rows
+from clearl.replay.shard import ReplayShard, insert_each
+from clearl.types import Payload, Rows
 
 
 class Worker:
@@ -17,21 +15,18 @@ class Worker:
     def __init__(self, actor: Actor, shards: Sequence[ReplayShard]) -> None:
         self.actor, self.shards = actor, list(shards)
 
-    def produce(self, tasks: Sequence[str], new: Rows, replay: Rows, has_replay: np.ndarray) -> list[Episode]:
-        """Act for one unroll, insert it into the shards, and sample one of the past for each slot."""
-        episodes = self.act(tasks, new)
-        self.remember(new, replay, has_replay)
-        return episodes
-
     def act(self, tasks: Sequence[str], new: Rows) -> list[Episode]:
-        """The first half of `produce`: one unroll for each slot."""
+        """The first half of a pair: one unroll for each slot."""
         self.actor.assign(tasks)
         return self.actor.fill(new)
 
-    def remember(self, new: Rows, replay: Rows, has_replay: np.ndarray) -> None:
-        """The second half: what the shards make of it."""
+    def remember(self, new: Rows) -> list[Payload | None]:
+        """The second half: insert it into the shards, and draw one of the past for each slot, where there is one.
+
+        It stays packed: the learner takes one unroll of each pair, and unpacks no more than that.
+        """
         insert_each(self.shards, new)
-        sample_each(self.shards, replay, has_replay)
+        return [shard.draw() for shard in self.shards] or [None] * len(new["action"])
 
     def replay_counters(self) -> dict[str, int]:
         """What the shards hold, over all slots."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from clearl.errors import CorruptFileError
 from clearl.intake import Intake, Pairs, make_batch
+from clearl.replay.codec import Codec
 from clearl.replay.mixing import Mixer
 from clearl.types import Batch, EnvSpec, Rows, UnrollLayout
 
 LAYOUT = UnrollLayout(EnvSpec((2,), "float32", 3), unroll_steps=4)
+CODEC = Codec(LAYOUT)
 
 
 def tagged(slots: list[int], tag: float) -> Rows:
@@ -21,11 +24,12 @@ def tagged(slots: list[int], tag: float) -> Rows:
 
 
 def pairs(slots: list[int], version: int = 0, has_replay: bool = True) -> Pairs:
-    return Pairs(slots, tagged(slots, 0.0), tagged(slots, 0.5), np.full(len(slots), has_replay), version)
+    packed = list(CODEC.encode_each(tagged(slots, 0.5), range(len(slots))))
+    return Pairs(slots, tagged(slots, 0.0), packed if has_replay else [None] * len(slots), version)
 
 
 def an_intake(batch: int, fraction: float = 0.5) -> Intake:
-    return Intake(LAYOUT, batch, Mixer(fraction, seed=1), discount=0.9, reward_clip="none")
+    return Intake(CODEC, batch, Mixer(fraction, seed=1), discount=0.9, reward_clip="none")
 
 
 def batches(intake: Intake, taken: Pairs) -> list[tuple[Batch, float]]:
@@ -48,10 +52,23 @@ def test_without_a_past_the_new_unroll_is_used() -> None:
 def test_batches_span_workers_and_no_slot_is_in_one_twice() -> None:
     intake = an_intake(4)
     assert batches(intake, pairs([0, 1, 2])) == []
-    assert not intake.accepts(pairs([1, 5, 6]))
-    assert intake.accepts(pairs([3, 0, 1, 2]))  # 3 fills the batch; the others open the next
+    assert not intake.accepts([1, 5, 6])
+    assert intake.accepts([3, 0, 1, 2])  # 3 fills the batch; the others open the next
     ((batch, _),) = batches(intake, pairs([3, 0, 1, 2]))
     assert sorted(batch.reward[0].floor().int().tolist()) == [0, 1, 2, 3]
+
+
+def test_pairs_are_divided_among_batches_in_their_order() -> None:
+    intake, expected, taken, replayed = an_intake(4), [], [], 0
+    for turn in range(12):
+        slots = [3 * (turn % 2) + index for index in range(3)]
+        expected += slots
+        for full in intake.take(pairs(slots)):
+            batch, _ = intake.batch(full)
+            taken += batch.reward[0].floor().int().tolist()
+            assert ((batch.reward[0] % 1 == 0.5) == batch.is_replay).all()
+            replayed += int(batch.is_replay.sum())
+    assert taken == expected and replayed == 18
 
 
 def test_pairs_for_several_batches_are_read_before_the_first_is_made() -> None:
@@ -71,14 +88,25 @@ def test_every_field_of_small_and_large_unrolls_comes_through(frame: tuple[int, 
     for rows in sides:
         for array in rows.values():
             array[:] = rng.integers(0, 2, array.shape)
-    intake = Intake(layout, 4, Mixer(0.5, seed=1), discount=0.9, reward_clip="none")
-    (full,) = intake.take(Pairs([4, 3, 2, 1, 0], *sides, np.ones(5, bool), 0))
+    codec = Codec(layout)
+    intake = Intake(codec, 4, Mixer(0.5, seed=1), discount=0.9, reward_clip="none")
+    (full,) = intake.take(Pairs([4, 3, 2, 1, 0], sides[0], list(codec.encode_each(sides[1], range(5))), 0))
     waiting, slots = intake.state()
     assert slots == [0] and full.slots == [4, 3, 2, 1] and 0 < full.is_replay.sum() < 4
     for name in layout.fields:
         expected = np.stack([sides[int(full.is_replay[i])][name][i] for i in range(4)])
         np.testing.assert_array_equal(full.rows[name], expected)
         np.testing.assert_array_equal(waiting[name][0], sides[int(waiting["is_replay"][0])][name][4])
+
+
+def test_only_what_is_taken_is_unpacked() -> None:
+    intake, sent = an_intake(4), pairs([0, 1, 2, 3])
+    chosen = an_intake(4).mixer.choose(np.ones(4, bool))
+    broken = [payload if taken else b"not to be read" for payload, taken in zip(sent.replay, chosen, strict=True)]
+    ((batch, _),) = batches(intake, Pairs(sent.slots, sent.new, broken, 0))
+    assert batch.is_replay.tolist() == chosen.tolist()
+    with pytest.raises(CorruptFileError, match="version"):
+        an_intake(4, fraction=1.0).take(Pairs(sent.slots, sent.new, broken, 0))
 
 
 def test_a_batch_keeps_its_numbers_when_the_pairs_are_overwritten() -> None:

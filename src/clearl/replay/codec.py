@@ -11,7 +11,7 @@ import numpy as np
 import zstandard
 
 from clearl.errors import ConfigError, CorruptFileError
-from clearl.types import Rows, UnrollLayout
+from clearl.types import Payload, Rows, UnrollLayout
 
 _VERSION = 1
 _HEADER = struct.Struct("<BI")  # version, bytes of the unroll before compression
@@ -32,6 +32,12 @@ def _payload_dtype(layout: UnrollLayout) -> np.dtype:
         else:
             formats.append((name, dtype, field.shape))
     return np.dtype(formats)
+
+
+def max_payload_nbytes(layout: UnrollLayout) -> int:
+    """No payload of this layout is longer: zstd's bound for data that cannot be compressed, and the header."""
+    raw_nbytes = _payload_dtype(layout).itemsize
+    return _HEADER.size + raw_nbytes + (raw_nbytes >> 8) + 1024
 
 
 @dataclass(frozen=True)
@@ -61,19 +67,14 @@ class Codec:
             )
             for name, field in layout.fields.items()
         ]  # fmt: skip
-        self.raw_nbytes = self._dtype.itemsize
+        self.raw_nbytes, self.max_nbytes = self._dtype.itemsize, max_payload_nbytes(layout)
         self._scratch = np.zeros(max(1, _AT_ONCE_NBYTES // self.raw_nbytes), self._dtype)
         # A memoryview of the fields themselves would have to describe each of them, for every unroll anew.
-        self._scratch_bytes = memoryview(self._scratch.view(np.uint8))
+        self._scratch_bytes = self._scratch.view(np.uint8).data
         level = -1 if self.raw_nbytes <= _SMALL_NBYTES else 1
         self._compressor = zstandard.ZstdCompressor(level=level, write_content_size=True)
-        # One-shot decompression allocates the declared size, which `decompress` has compared with the layout's.
+        # One-shot decompression allocates the declared size, which `check` has compared with the layout's.
         self._decompressor = zstandard.ZstdDecompressor()
-
-    @property
-    def max_nbytes(self) -> int:
-        """No payload of this layout is longer: zstd's bound for data that cannot be compressed, and the header."""
-        return _HEADER.size + self.raw_nbytes + (self.raw_nbytes >> 8) + 1024
 
     def encode(self, row: Rows) -> bytes:
         """One unroll, its fields without a slot axis, as a payload."""
@@ -92,16 +93,17 @@ class Codec:
             for start in range(0, len(some) * self.raw_nbytes, self.raw_nbytes):
                 yield head + self._compressor.compress(self._scratch_bytes[start : start + self.raw_nbytes])
 
-    def decode(self, payload: bytes | memoryview) -> Rows:
+    def decode(self, payload: Payload) -> Rows:
         """The unroll in `payload`, in new arrays."""
         rows = self.layout.empty(1)
-        self.unpack([self.decompress(payload)], rows, [0])
+        self.decode_each([payload], rows, [0])
         return {name: array[0] for name, array in rows.items()}
 
-    def unpack(self, raws: Sequence[bytes], rows: Rows, indices: Sequence[int]) -> None:
-        """What `decompress` gave, written to `rows` at `indices`."""
-        for some, many in zip(self._chunks(indices), self._chunks(raws), strict=True):
-            places, packed = _places(some), np.frombuffer(b"".join(many), self._dtype)
+    def decode_each(self, payloads: Sequence[Payload], rows: Rows, indices: Sequence[int]) -> None:
+        """The unrolls in `payloads`, written to `rows` at `indices`."""
+        for some, many in zip(self._chunks(indices), self._chunks(payloads), strict=True):
+            places = _places(some)
+            packed = np.frombuffer(b"".join([self._decompress(payload) for payload in many]), self._dtype)
             for part in self._parts:
                 values = packed[part.name]
                 if part.bits:
@@ -109,22 +111,27 @@ class Codec:
                     values = bools.reshape(len(some), *part.shape)
                 rows[part.name][places] = values
 
-    def decompress(self, payload: bytes | memoryview) -> bytes:
-        """The packed bytes of one unroll, or an error if the payload is damaged."""
-        payload = memoryview(payload)
+    def check(self, payload: Payload) -> Payload:
+        """The same payload, or an error if it is not one of this layout; what is compressed is not looked at."""
         if len(payload) < _HEADER.size or len(payload) > self.max_nbytes:
             raise CorruptFileError(f"a replay payload of {len(payload)} bytes is out of range for this layout")
         version, raw_nbytes = _HEADER.unpack_from(payload)
         if version != _VERSION:
             raise CorruptFileError(f"a replay payload has version {version}, this clearl reads version {_VERSION}")
-        compressed = payload[_HEADER.size :]
         try:
-            declared = zstandard.frame_content_size(compressed)
-            if raw_nbytes != self.raw_nbytes or declared != self.raw_nbytes:
-                raise CorruptFileError(
-                    f"a replay payload says that it holds {raw_nbytes} and {declared} bytes; "
-                    f"an unroll of this layout has {self.raw_nbytes}"
-                )
+            declared = zstandard.frame_content_size(memoryview(payload)[_HEADER.size :])
+        except zstandard.ZstdError as error:
+            raise CorruptFileError(f"a replay payload cannot be decompressed: {error}") from error
+        if raw_nbytes != self.raw_nbytes or declared != self.raw_nbytes:
+            raise CorruptFileError(
+                f"a replay payload says that it holds {raw_nbytes} and {declared} bytes; "
+                f"an unroll of this layout has {self.raw_nbytes}"
+            )
+        return payload
+
+    def _decompress(self, payload: Payload) -> bytes:
+        try:
+            compressed = memoryview(self.check(payload))[_HEADER.size :]
             return self._decompressor.decompress(compressed, allow_extra_data=False)
         except zstandard.ZstdError as error:
             raise CorruptFileError(f"a replay payload cannot be decompressed: {error}") from error

@@ -12,7 +12,7 @@ from clearl.replay.framing import HEADER_NBYTES, ShardKey, open_record, pack_rec
 from clearl.replay.reservoir import Reservoir
 from clearl.replay.store import Store
 from clearl.seeding import derive, unroll_number
-from clearl.types import Rows
+from clearl.types import Payload, Rows
 
 _DRAWS_BEFORE_SEARCH = 32
 
@@ -92,9 +92,8 @@ class ReplayShard:
 
     def sample(self) -> Rows | None:
         """A past unroll, each with the same chance; None while there is nothing but the one just inserted."""
-        rows, sampled = self.codec.layout.empty(1), np.zeros(1, np.bool_)
-        sample_each([self], rows, sampled)
-        return {name: array[0] for name, array in rows.items()} if sampled[0] else None
+        payload = self.draw()
+        return None if payload is None else self.codec.decode(payload)
 
     def place(self) -> tuple[int, int | None]:
         """The next unroll's number, and the position that it takes; None where it does not stay. Changes nothing."""
@@ -112,13 +111,13 @@ class ReplayShard:
         self._reservoir.commit(number, position)
         self._newest, self._draws = position, 0
 
-    def draw(self) -> bytes | None:
-        """The packed bytes of a past unroll, see `sample`. Damaged ones are put aside on the way."""
+    def draw(self) -> Payload | None:
+        """A past unroll as it is kept, see `sample`. Damaged ones are put aside on the way."""
         while (position := self._draw()) is not None:
             sequence, number = self._reservoir.at(position)
             try:
                 record = self._store.get(position)
-                return self.codec.decompress(open_record(record, slot=self.slot, sequence=sequence, number=number))
+                return self.codec.check(open_record(record, slot=self.slot, sequence=sequence, number=number))
             except CorruptFileError:
                 self._store.forget(position)
         return None
@@ -192,12 +191,3 @@ def insert_each(shards: Sequence[ReplayShard], rows: Rows) -> None:
     payloads = iter(shards[0].codec.encode_each(rows, staying))
     for shard, (number, position) in zip(shards, places, strict=True):
         shard.commit(number, position, None if position is None else next(payloads))
-
-
-def sample_each(shards: Sequence[ReplayShard], rows: Rows, sampled: np.ndarray) -> None:
-    """A past unroll of each shard into its row of `rows`, as far as there is one; `sampled` [n] bool says where."""
-    drawn = [shard.draw() for shard in shards]
-    sampled[:] = False
-    sampled[: len(drawn)] = [raw is not None for raw in drawn]
-    if shards:
-        shards[0].codec.unpack([raw for raw in drawn if raw is not None], rows, np.flatnonzero(sampled).tolist())

@@ -13,7 +13,7 @@ from clearl.runtimes.channel import ChannelClosed
 from clearl.runtimes.job import Job
 from clearl.runtimes.messages import Alive, Evaluate, Message, Produce, Setup, pack, unpack
 from clearl.runtimes.site import Wake
-from clearl.types import Rows, UnrollLayout
+from clearl.types import Payload, Rows, UnrollLayout
 
 _BEAT_S = 0.5
 DEATH_S = 15.0
@@ -109,14 +109,13 @@ class ReceivedPairs:
     """The pairs of one worker's last answer, wherever the post put them: they outlive the worker."""
 
     new: Rows
-    replay: Rows
-    has_replay: np.ndarray
+    replay: Sequence[Payload | None]
 
-    def receive(self, new: Rows, replay: Rows, has_replay: np.ndarray) -> None:
-        self.new, self.replay, self.has_replay = new, replay, has_replay
+    def receive(self, new: Rows, replay: Sequence[Payload | None]) -> None:
+        self.new, self.replay = new, replay
 
     def close(self) -> None:
-        self.new, self.replay = {}, {}
+        self.new, self.replay = {}, ()
 
 
 class ActorChild:

@@ -245,7 +245,7 @@ def next_to_read(workers: Sequence[RemoteWorker], intake: Intake) -> RemoteWorke
     segment = min((worker.grant.segment for worker in workers if worker.grant is not None), default=None)
     for worker in sorted(workers, key=lambda worker: worker.turn):
         current = worker.grant is not None and worker.grant.segment == segment
-        if current and worker.report is not None and intake.accepts(worker.pairs()):
+        if current and worker.report is not None and intake.accepts(worker.slots):
             return worker
     return None
 

@@ -30,7 +30,7 @@ from clearl.runtimes.messages import Alive, Close, Message, Setup, pack, unpack
 from clearl.runtimes.program import Program, make_parts
 from clearl.runtimes.site import Site
 from clearl.runtimes.stopping import StopFlag
-from clearl.types import Rows, UnrollLayout
+from clearl.types import Payload, Rows, UnrollLayout
 
 _HEAR_S = 0.2
 
@@ -68,8 +68,7 @@ class Carrier:
 
     given: tuple[int, int, np.ndarray | None] = (0, 0, None)
     new: Rows | None = None
-    replay: Rows | None = None
-    has_replay: np.ndarray | None = None
+    replay: Sequence[Payload | None] = ()
 
     def weights(self, network: PolicyNetwork) -> Carrier:
         self._flat = FlatWeights(network)
@@ -88,8 +87,11 @@ class Carrier:
         return version, frames
 
     def pairs(self, layout: UnrollLayout, slots: int) -> Any:
-        self.new, self.replay, self.has_replay = layout.empty(slots), layout.empty(slots), np.zeros(slots, bool)
+        self.new = layout.empty(slots)
         return self
+
+    def put_replay(self, payloads: Sequence[Payload | None]) -> None:
+        self.replay = [None if payload is None else bytes(payload) for payload in payloads]
 
     def close(self) -> None: ...
 
@@ -148,7 +150,7 @@ class HostedChild:
         finally:
             carrier.given = (version, frames, None)
         with_pairs = weights is not None and carrier.new is not None
-        return answers, (carrier.new, carrier.replay, carrier.has_replay) if with_pairs else None, None
+        return answers, (carrier.new, carrier.replay) if with_pairs else None, None
 
     def send(self, message: Message) -> None:
         """As the program's outlet."""

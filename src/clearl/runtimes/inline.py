@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from clearl.checkpoint import Saved
 from clearl.evaluator import EvaluationCancelled
 from clearl.intake import Pairs
@@ -35,8 +33,7 @@ class _InlineRun:
         self.job, self.slots = job, list(range(job.config.slots))
         self.worker = job.parts.worker(self.slots, job.learner.network, incarnation=incarnation)
         self.evaluator = job.parts.evaluator(job.learner.network)
-        self.new, self.replay = job.parts.layout.empty(len(self.slots)), job.parts.layout.empty(len(self.slots))
-        self.has_replay = np.zeros(len(self.slots), bool)
+        self.new = job.parts.layout.empty(len(self.slots))
         self.progress = Progress(job)
 
     def loop(self) -> None:
@@ -75,9 +72,8 @@ class _InlineRun:
 
     def _round(self, segment: int, tasks: tuple[str, ...]) -> None:
         job, version = self.job, self.job.learner.updates
-        episodes = self.worker.produce(tasks, self.new, self.replay, self.has_replay)
-        job.cursor.count_episodes(segment, len(episodes))
-        pairs = Pairs(self.slots, self.new, self.replay, self.has_replay, version)
+        job.cursor.count_episodes(segment, len(self.worker.act(tasks, self.new)))
+        pairs = Pairs(self.slots, self.new, self.worker.remember(self.new), version)
         for staging in job.intake.take(pairs):
             self.progress.update(*job.intake.batch(staging), tasks, self.worker.replay_counters())
 

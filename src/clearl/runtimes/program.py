@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -11,9 +11,8 @@ from clearl.nets.network import PolicyNetwork
 from clearl.registry import load_entry
 from clearl.runtimes.job import Parts
 from clearl.runtimes.messages import Alive, Close, Message, Ready, Setup
-from clearl.runtimes.site import Pairs
 from clearl.runtimes.timing import Stopwatch
-from clearl.types import UnrollLayout
+from clearl.types import Payload, Rows, UnrollLayout
 
 _ALIVE_EVERY_S = 0.5
 
@@ -38,12 +37,22 @@ class Weights(Protocol):
         ...
 
 
+class OwnPairs(Protocol):
+    """Where a worker puts its pairs: it fills `new` in place."""
+
+    new: Rows
+
+    def put_replay(self, payloads: Sequence[Payload | None]) -> None:
+        """One for each slot, None where it has nothing to replay."""
+        ...
+
+
 class Places(Protocol):
     """What a child shares with the learner."""
 
     def weights(self, network: PolicyNetwork) -> Weights: ...
 
-    def pairs(self, layout: UnrollLayout, slots: int) -> Pairs: ...
+    def pairs(self, layout: UnrollLayout, slots: int) -> OwnPairs: ...
 
 
 class Program(Protocol):

@@ -70,7 +70,7 @@ class RemoteWorker:
     def pairs(self) -> Pairs:
         """What was produced; nothing is copied."""
         assert self.report is not None
-        return Pairs(self.slots, self._pairs.new, self._pairs.replay, self._pairs.has_replay, self.report.version)
+        return Pairs(self.slots, self._pairs.new, self._pairs.replay, self.report.version)
 
     def acknowledge(self) -> None:
         """The pairs have been read: they count, whatever happens to the worker."""

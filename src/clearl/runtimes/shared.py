@@ -5,11 +5,13 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+from collections.abc import Sequence
 
 import google_crc32c
 import numpy as np
 
-from clearl.types import Rows, UnrollLayout
+from clearl.replay.codec import max_payload_nbytes
+from clearl.types import Payload, Rows, UnrollLayout
 
 _ALIGN = 64
 
@@ -43,21 +45,42 @@ class SharedBlock:
 
 
 class PairBlock:
-    """Where one worker puts its pairs, and the learner reads them: new and replay rows for each of its slots."""
+    """Where one worker puts its pairs, and the learner reads them: new unrolls as rows, replayed ones packed.
+
+    Each payload has room for the longest there can be; memory that was never written to takes no place.
+    """
 
     def __init__(self, block: SharedBlock, layout: UnrollLayout, slots: int) -> None:
         self.block = block
-        whole, half = memoryview(block.memory), layout.buffer_nbytes(slots)
-        self.new: Rows = layout.views(whole[:half], slots)
-        self.replay: Rows = layout.views(whole[half : 2 * half], slots)
-        self.has_replay = np.frombuffer(whole, np.bool_, slots, 2 * half)
+        whole, new_nbytes = memoryview(block.memory), layout.buffer_nbytes(slots)
+        self.new: Rows = layout.views(whole[:new_nbytes], slots)
+        self._lengths = np.frombuffer(whole, np.int64, slots, new_nbytes)
+        self._payloads, self._room = whole[new_nbytes + self._lengths.nbytes :], max_payload_nbytes(layout)
+
+    @property
+    def replay(self) -> list[Payload | None]:
+        """One for each slot, None where it has nothing to replay; not copied."""
+        starts = range(0, len(self._lengths) * self._room, self._room)
+        return [
+            self._payloads[start : start + length] if length else None
+            for start, length in zip(starts, self._lengths.tolist(), strict=True)
+        ]
+
+    def put_replay(self, payloads: Sequence[Payload | None]) -> None:
+        """Put them where `replay` finds them."""
+        lengths = [0 if payload is None else len(payload) for payload in payloads]
+        for index, payload in enumerate(payloads):
+            if payload is not None:
+                place = self._payloads[index * self._room : (index + 1) * self._room]
+                place[: len(payload)] = payload
+        self._lengths[:] = lengths
 
     def close(self) -> None:
         self.block.close()
 
     @staticmethod
     def nbytes(layout: UnrollLayout, slots: int) -> int:
-        return 2 * layout.buffer_nbytes(slots) + slots
+        return layout.buffer_nbytes(slots) + slots * (8 + max_payload_nbytes(layout))
 
 
 class WeightBoard:

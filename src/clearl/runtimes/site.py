@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from clearl.runtimes.messages import Message, Setup
-from clearl.types import Rows, UnrollLayout
+from clearl.types import Payload, Rows, UnrollLayout
 
 Wake = Callable[[], None]
 
@@ -17,8 +17,9 @@ class Pairs(Protocol):
     """Where the pairs of one worker can be read; what was reported stays there whatever happens to the worker."""
 
     new: Rows
-    replay: Rows
-    has_replay: np.ndarray
+
+    @property
+    def replay(self) -> Sequence[Payload | None]: ...
 
     def close(self) -> None: ...
 

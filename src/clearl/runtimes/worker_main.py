@@ -69,7 +69,7 @@ class WorkerProgram:
         with self.watch("copying"):
             episodes = worker.act(message.tasks, pairs.new)
         with self.watch("codec"):
-            worker.remember(pairs.new, pairs.replay, pairs.has_replay)
+            pairs.put_replay(worker.remember(pairs.new))
         self.ready = Ready(tuple(sequence + 1 for sequence in self.ready.sequences), 0)
         return Produced(version, len(episodes), self.ready.sequences, worker.replay_counters(), self.watch.take())
 

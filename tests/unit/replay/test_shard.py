@@ -8,7 +8,8 @@ from scipy import stats
 
 from clearl.errors import CorruptFileError
 from clearl.replay.codec import Codec
-from clearl.replay.shard import ReplayShard, insert_each, sample_each
+from clearl.replay.framing import pack_record
+from clearl.replay.shard import ReplayShard, insert_each
 from clearl.replay.store import RamStore
 from clearl.seeding import derive, unroll_numbers
 
@@ -106,7 +107,7 @@ def test_refused_unrolls_are_not_encoded(make_shard, stamped, monkeypatch):
 
 def test_many_shards_at_once_do_what_each_does_alone(make_shard, stamped, tiny):
     together, alone = [[make_shard(3, slot=slot) for slot in range(5)] for _ in range(2)]
-    rows, sampled = tiny.empty(5), np.zeros(5, bool)
+    rows = tiny.empty(5)
     for sequence in range(40):
         for slot, shard in enumerate(alone):
             row = stamped(100 * slot + sequence)
@@ -114,23 +115,9 @@ def test_many_shards_at_once_do_what_each_does_alone(make_shard, stamped, tiny):
             for name, array in row.items():
                 rows[name][slot] = array
         insert_each(together, rows)
-        past = tiny.empty(5)
-        sample_each(together, past, sampled)
-        for slot, shard in enumerate(alone):
-            expected = shard.sample()
-            assert sampled[slot] == (expected is not None)
-            assert expected is None or past["last_action"][slot] == expected["last_action"]
+        assert [shard.draw() for shard in together] == [shard.draw() for shard in alone]
     for left, right in zip(together, alone, strict=True):
         assert left.sequences().tolist() == right.sequences().tolist()
-
-
-def test_shards_that_have_nothing_leave_their_rows_alone(make_shard, stamped, tiny):
-    shards, rows, sampled = [make_shard(4, slot=slot) for slot in range(3)], tiny.empty(3), np.ones(3, bool)
-    for sequence in range(1, 4):
-        shards[1].insert(stamped(sequence))
-    sample_each(shards, rows, sampled)
-    assert sampled.tolist() == [False, True, False]
-    assert rows["last_action"][1] in (1, 2) and not rows["last_action"][[0, 2]].any()
 
 
 def test_a_damaged_record_is_never_sampled_and_its_place_heals(make_shard, stamped):
@@ -146,6 +133,18 @@ def test_a_damaged_record_is_never_sampled_and_its_place_heals(make_shard, stamp
     for sequence in range(6, 300):
         shard.insert(stamped(sequence))
     assert shard.counters()["lost"] == 0 and shard.held == 6 and shard.quarantined == 1
+
+
+def test_a_whole_record_that_is_no_unroll_of_this_layout_is_never_drawn(make_shard, stamped):
+    shard = make_shard(3)
+    for sequence in range(3):
+        shard.insert(stamped(sequence))
+    sequence, number = shard._reservoir.at(1)
+    payload = bytearray(shard.codec.encode(stamped(1)))
+    payload[0] += 1  # another version of the format
+    shard._store.put(1, pack_record(0, sequence, number, bytes(payload)))
+    drawn = {int(sample["last_action"]) for _ in range(50) if (sample := shard.sample()) is not None}
+    assert drawn == {0} and shard.quarantined == 1
 
 
 def test_a_ram_shard_restored_in_another_process_starts_empty_but_in_step(make_shard, stamped):

@@ -17,7 +17,7 @@ from clearl.runtimes.channel import ChannelClosed
 from clearl.runtimes.messages import Alive, Message, Produce, Ready, Setup, Sync, Synced, pack
 
 READY = Ready((), 0)
-PAIRS = ({"reward": np.ones(2)}, {"reward": np.zeros(2)}, np.array([True, False]))
+PAIRS = ({"reward": np.ones(2)}, [b"packed", None])
 
 
 class Host:
@@ -83,7 +83,7 @@ def test_weights_go_with_leave_to_act_and_pairs_come_back() -> None:
     hear(site, child, Synced)
     assert host.given[-1][-1].tolist() == [7, 7, 7]
     received: Any = child._shared[0]
-    assert received.new["reward"].tolist() == [1, 1] and received.has_replay.tolist() == [True, False]
+    assert received.new["reward"].tolist() == [1, 1] and received.replay == [b"packed", None]
 
 
 def test_signs_of_life_are_heard_in_the_midst_of_work() -> None:

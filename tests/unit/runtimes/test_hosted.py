@@ -39,6 +39,7 @@ class PROGRAM:
         if isinstance(message, Sync):
             raise RuntimeError("the disk is full")
         self.pairs.new["reward"][:] = self.weights.read()[0]
+        self.pairs.put_replay([memoryview(b"packed"), None])
         self.outlet.send(Alive(building=False))
         yield Synced()
 
@@ -70,8 +71,9 @@ def test_a_child_is_made_once_and_begins_anew_with_each_learner(luggage: Luggage
     child, before = HostedChild(), PROGRAM.made
     for learner in (1, 2):  # the second goes on from a checkpoint: the same number of updates, other weights
         assert begin(child, luggage, tmp_path / "there") == [Ready((1, 2), 0)]
-        answers, (new, _, _) = told(child, PRODUCE, 5, np.full(2, learner, np.float32))
+        answers, (new, replay) = told(child, PRODUCE, 5, np.full(2, learner, np.float32))
         assert answers == [Synced()] and (new["reward"] == 5).all()
+        assert replay == [b"packed", None] and isinstance(replay[0], bytes)  # a view could not travel
         program: Any = child._program
         assert program.network.bias.item() == learner
     assert PROGRAM.made == before + 1

@@ -8,6 +8,7 @@ from unittest.mock import ANY
 import numpy as np
 import pytest
 
+from clearl.replay.codec import max_payload_nbytes
 from clearl.runtimes import shared
 from clearl.runtimes.shared import PairBlock, SharedBlock, WeightBoard
 from clearl.types import EnvSpec, UnrollLayout
@@ -77,13 +78,17 @@ def test_pairs_of_a_block_lie_apart_and_are_seen_by_another_mapping() -> None:
     block = SharedBlock.create(PairBlock.nbytes(layout, 3))
     writer = PairBlock(block, layout, 3)
     reader = PairBlock(SharedBlock.received(os.dup(block.descriptor), block.nbytes), layout, 3)
-    fields = [*writer.new.items(), *writer.replay.items(), ("has_replay", writer.has_replay)]
-    for number, (_, array) in enumerate(fields, start=1):
-        array[...] = number % 2 if array.dtype == bool else number
-    assert len(fields) == 2 * len(layout.fields) + 1
-    read = [*reader.new.items(), *reader.replay.items(), ("has_replay", reader.has_replay)]
-    for number, (name, array) in enumerate(read, start=1):
-        assert (array == (number % 2 if array.dtype == bool else number)).all(), name
+    assert reader.replay == [None, None, None] and len(writer.new) == len(layout.fields)
+    longest = max_payload_nbytes(layout)
+    for payloads in ([b"a" * longest, b"b" * longest, b"c" * longest], [b"d", None, b"ef"], [None, b"g", None]):
+        for number, array in enumerate(writer.new.values(), start=len(payloads[0] or b"")):
+            array[...] = number % 2 if array.dtype == bool else number % 100
+        writer.put_replay(payloads)
+        for number, (name, array) in enumerate(reader.new.items(), start=len(payloads[0] or b"")):
+            assert (array == (number % 2 if array.dtype == bool else number % 100)).all(), name
+        assert reader.replay == payloads
+    with pytest.raises(ValueError):
+        writer.put_replay([None, b"x" * (longest + 1), None])
     reader.block.close()
     block.close()
 
