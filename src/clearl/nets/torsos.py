@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from clearl.errors import ConfigError
+from clearl.nets.pixels import relu_conv
 from clearl.registry import Registry
 
 Shape = tuple[int, ...]
@@ -35,10 +36,18 @@ class Conv(nn.Module):
 
     def __init__(self, shape: Shape, channels: int, kernel: int, stride: int) -> None:
         super().__init__()
-        self.linear = nn.Conv2d(shape[0], channels, kernel, stride)
+        self.linear, self.stride = nn.Conv2d(shape[0], channels, kernel, stride), (stride, stride)
         self.out_shape = (channels, *((side - kernel) // stride + 1 for side in shape[1:]))
 
+    @property
+    def takes_pixels(self) -> bool:
+        """Whether bytes may come as they are; not while hooks listen to the layer, which hear of its own calls only."""
+        return not self.linear._forward_hooks
+
     def forward(self, hidden: Tensor, lateral: Tensor | None = None) -> Tensor:
+        if hidden.dtype == torch.uint8:
+            assert lateral is None, "nothing comes before the pixels"
+            return relu_conv(hidden, self.linear.weight, cast(Tensor, self.linear.bias), self.stride)
         total = self.linear(hidden)
         return (total if lateral is None else total + lateral).relu()
 
@@ -142,12 +151,19 @@ class Torso(nn.Module):
         return self.chain[-1].out_shape[0]
 
     def prepare(self, observation: Tensor) -> Tensor:
-        """As float32, bytes scaled to [0, 1]; images channels last in memory, on which convolutions are faster."""
+        """As float32, bytes scaled to [0, 1]; images channels last in memory, on which convolutions are faster.
+
+        Where a convolution on the CPU learns from bytes, they stay bytes: see `clearl.nets.pixels`.
+        """
         layout = torch.channels_last if observation.dim() == 4 else torch.preserve_format
         if observation.dtype != torch.uint8:
             return observation.to(torch.float32, memory_format=layout)
         if observation.dim() == 4:
             observation = observation.contiguous(memory_format=torch.channels_last)
+            learning = torch.is_grad_enabled() and not torch.is_autocast_enabled(observation.device.type)
+            first = self.stages[0]
+            if learning and observation.is_cpu and isinstance(first, Conv) and first.takes_pixels:
+                return observation
         prepared = torch.empty_like(observation, dtype=torch.float32)
         # A few at a time: what was converted is scaled while it is still in the cache.
         at_once = _CONVERTED_AT_ONCE if observation.is_cpu else max(1, len(observation))
