@@ -3,7 +3,8 @@
     python -m benchmarks.check [--only NAME,NAME] [--repeats 3] [--seconds 20] [--json FILE]
 
 Ratios are taken within one run, the two sides by turns; the median over the repeats counts, with the tolerance of the
-table below, which is what the median still wanders on a machine that others use. The exit code is 1 if one fails.
+table below, which is what the median still wanders on a machine that others use. The exit code is 1 if one fails. Of
+figures in FILE only those that are measured now are replaced.
 """
 
 from __future__ import annotations
@@ -171,17 +172,25 @@ def main() -> None:
         rows.append(judge(name, GUARDS[name], options))
         print(as_line(rows[-1]), flush=True)
     if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps({"v": 1, **asdict(options), "figures": rows}, indent=2) + "\n")
+        write(arguments.json, rows)
     failed = [row["name"] for row in rows if not row["holds"]]
     sys.exit(f"missed: {', '.join(failed)}" if failed else 0)
+
+
+def write(path: Path, rows: list[dict]) -> None:
+    """Put these figures into the file, beside or in place of those that it has."""
+    before = json.loads(path.read_text())["figures"] if path.exists() else []
+    found = {row["name"]: row for row in [*before, *rows]}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figures = [found[name] for name in GUARDS if name in found]
+    path.write_text(json.dumps({"v": 2, "figures": figures}, indent=2) + "\n")
 
 
 def judge(name: str, guard: Guard, options: Options) -> dict:
     """One figure, measured, as JSON types."""
     values = guard.measure(options)
     value = statistics.median(values)
-    facts = {"name": name, "about": guard.about, "bound": guard.bound, "at_least": guard.at_least}
+    facts = {"name": name, "about": guard.about, "bound": guard.bound, "at_least": guard.at_least, **asdict(options)}
     return {**facts, "tolerance": guard.tolerance, "value": value, "values": values, "holds": guard.holds(value)}
 
 

@@ -53,11 +53,13 @@ def breakdown_table(content: dict[str, Any]) -> list[str]:
 
 def check_table(content: dict[str, Any]) -> list[str]:
     """Every guarded figure."""
-    rows = [["figure", "measured", "bound", "tolerance", "holds"]]
+    rows = [["figure", "median", "min to max", "bound", "tolerance", "holds"]]
     for figure in content["figures"]:
         sign = ">=" if figure["at_least"] else "<="
         bound, tolerance = f"{sign} {figure['bound']:g}", f"{figure['tolerance']:.0%}"
-        rows.append([figure["about"], f"{figure['value']:.3g}", bound, tolerance, "yes" if figure["holds"] else "no"])
+        values, holds = figure["values"], "yes" if figure["holds"] else "no"
+        spread = f"{min(values):.3g} to {max(values):.3g} ({len(values)})" if len(values) > 1 else ""
+        rows.append([figure["about"], f"{figure['value']:.3g}", spread, bound, tolerance, holds])
     return _table(rows)
 
 

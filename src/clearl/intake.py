@@ -37,6 +37,7 @@ class Staging:
         self.is_replay = np.zeros(batch_unrolls, bool)
         self.versions = np.zeros(batch_unrolls, np.int64)
         self.slots: list[int] = []
+        self._packed: dict[int, bytes] = {}
 
     @property
     def room(self) -> int:
@@ -50,9 +51,16 @@ class Staging:
         self.slots += list(pairs.slots[start : start + count])
         self._copy(pairs.new, np.flatnonzero(~chosen), place, start)
         replayed = np.flatnonzero(chosen)
-        drawn = (pairs.replay[index] for index in (start + replayed).tolist())
-        payloads = [payload for payload in drawn if payload is not None]
-        self._codec.decode_each(payloads, self.rows, (place + replayed).tolist())
+        for here, there in zip((place + replayed).tolist(), (start + replayed).tolist(), strict=True):
+            payload = pairs.replay[there]
+            assert payload is not None, "the mixer chooses replay only where there is some"
+            self._packed[here] = bytes(payload)
+
+    def unpack(self) -> Staging:
+        """Unpack what was replayed: later than the copying, since for that a worker waits."""
+        self._codec.decode_each(list(self._packed.values()), self.rows, list(self._packed))
+        self._packed.clear()
+        return self
 
     def _copy(self, source: Rows, indices: np.ndarray, place: int, start: int) -> None:
         here, there = place + indices, start + indices
@@ -92,21 +100,21 @@ class Intake:
 
     def batch(self, full: Staging) -> tuple[Batch, float]:
         """The batch and the mean version of its unrolls; `full` is used again."""
-        batch = make_batch(full.rows, full.is_replay, self.codec.layout, self.discount, self.reward_clip)
+        batch = make_batch(full.unpack().rows, full.is_replay, self.codec.layout, self.discount, self.reward_clip)
         full.slots.clear()
         self._free.append(full)
         return batch, float(full.versions.mean())
 
     def state(self) -> tuple[Rows, list[int]]:
         """The unrolls that wait for a full batch, and their slots."""
-        waiting, count = self._staging, len(self._staging.slots)
+        waiting, count = self._staging.unpack(), len(self._staging.slots)
         rows = {name: staged[:count].copy() for name, staged in waiting.rows.items()}
         rows |= {"is_replay": waiting.is_replay[:count].copy(), "version": waiting.versions[:count].copy()}
         return rows, list(waiting.slots)
 
     def restore(self, rows: Rows, slots: Sequence[int]) -> None:
         """Take up `state` again."""
-        waiting = self._staging
+        waiting = self._staging.unpack()
         waiting.slots = [int(slot) for slot in slots]
         for name, staged in waiting.rows.items():
             staged[: len(slots)] = rows[name]

@@ -95,7 +95,7 @@ def test_every_field_of_small_and_large_unrolls_comes_through(frame: tuple[int, 
     assert slots == [0] and full.slots == [4, 3, 2, 1] and 0 < full.is_replay.sum() < 4
     for name in layout.fields:
         expected = np.stack([sides[int(full.is_replay[i])][name][i] for i in range(4)])
-        np.testing.assert_array_equal(full.rows[name], expected)
+        np.testing.assert_array_equal(full.unpack().rows[name], expected)
         np.testing.assert_array_equal(waiting[name][0], sides[int(waiting["is_replay"][0])][name][4])
 
 
@@ -106,7 +106,7 @@ def test_only_what_is_taken_is_unpacked() -> None:
     ((batch, _),) = batches(intake, Pairs(sent.slots, sent.new, broken, 0))
     assert batch.is_replay.tolist() == chosen.tolist()
     with pytest.raises(CorruptFileError, match="version"):
-        an_intake(4, fraction=1.0).take(Pairs(sent.slots, sent.new, broken, 0))
+        batches(an_intake(4, fraction=1.0), Pairs(sent.slots, sent.new, broken, 0))
 
 
 def test_a_batch_keeps_its_numbers_when_the_pairs_are_overwritten() -> None:
@@ -114,6 +114,16 @@ def test_a_batch_keeps_its_numbers_when_the_pairs_are_overwritten() -> None:
     ((batch, _),) = batches(an_intake(2, fraction=0.0), sent)
     sent.new["reward"][:] = -1
     assert batch.reward[0].tolist() == [0, 1]
+
+
+def test_what_is_replayed_is_kept_when_its_place_is_overwritten_before_the_batch_is_made() -> None:
+    sent, intake = pairs([0, 1, 2]), an_intake(2, fraction=1.0)
+    places = [bytearray(payload or b"") for payload in sent.replay]
+    (full,) = intake.take(Pairs(sent.slots, sent.new, [memoryview(place) for place in places], 0))
+    for place in places:
+        place[:] = bytes(len(place))
+    assert intake.batch(full)[0].reward[0].tolist() == [0.5, 1.5]
+    assert intake.state()[0]["reward"][0].tolist() == [2.5] * 4
 
 
 def test_the_waiting_unrolls_can_be_saved_and_restored() -> None:

@@ -81,10 +81,9 @@ class DiskStore:
         self._found = None
 
     def get(self, position: int) -> bytes:
-        path, length = self._path(int(self._segment[position])), int(self._length[position])
+        path = self._path(self._segment.item(position))
         try:
-            with self._files.use(path) as descriptor:
-                return os.pread(descriptor, length, int(self._offset[position]))
+            return self._files.read(path, self._length.item(position), self._offset.item(position))
         except OSError as error:
             raise CorruptFileError(f"{path} cannot be read: {error.strerror}") from error
 
@@ -92,7 +91,7 @@ class DiskStore:
         return self._length[:count] > 0
 
     def has(self, position: int) -> bool:
-        return position < len(self._length) and bool(self._length[position])
+        return position < len(self._length) and self._length.item(position) > 0
 
     def forget(self, position: int) -> None:
         self._vacate(position)
@@ -283,9 +282,9 @@ class DiskStore:
             )
 
     def _vacate(self, position: int) -> None:
-        length = int(self._length[position])
+        length = self._length.item(position)
         if length:
-            self._segments[int(self._segment[position])].held -= length
+            self._segments[self._segment.item(position)].held -= length
             self._length[position] = 0
             self._count -= 1
 

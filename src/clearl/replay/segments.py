@@ -8,7 +8,7 @@ import stat
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,14 +37,28 @@ class FilePool:
     def use(self, path: str, *, create: bool = False) -> Iterator[int]:
         """A file descriptor for reading and writing; nobody closes it while it is in use."""
         with self._lock:
-            descriptor = self._open.pop(path, None)
-            if descriptor is None:
-                while len(self._open) >= self.limit:
-                    os.close(self._open.popitem(last=False)[1])
-                flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if create else 0)
-                descriptor = os.open(path, flags, 0o644)
-            self._open[path] = descriptor
-            yield descriptor
+            yield self._descriptor(path, create=create)
+
+    def read(self, path: str, nbytes: int, offset: int) -> bytes:
+        """As `os.pread`; like `write` without the ceremony of `use`, which takes as long as the reading."""
+        with self._lock:
+            return os.pread(self._descriptor(path), nbytes, offset)
+
+    def write(self, path: str, data: bytes, offset: int) -> int:
+        """As `os.pwrite`."""
+        with self._lock:
+            return os.pwrite(self._descriptor(path), data, offset)
+
+    def _descriptor(self, path: str, *, create: bool = False) -> int:
+        descriptor = self._open.get(path)
+        if descriptor is not None:
+            self._open.move_to_end(path)
+            return descriptor
+        while len(self._open) >= self.limit:
+            os.close(self._open.popitem(last=False)[1])
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if create else 0)
+        descriptor = self._open[path] = os.open(path, flags, 0o644)
+        return descriptor
 
     def drop_below(self, directory: str) -> None:
         """Close what is open of a directory: whoever had it open before may not have closed it."""
@@ -143,15 +157,12 @@ def _next_whole(data: bytes | mmap.mmap, start: int, key: ShardKey) -> int | Non
 def append(files: FilePool, path: str, offset: int, record: bytes) -> None:
     """Write `record` at the end of a segment, which is at `offset`; if that fails the file is as it was."""
     try:
-        with files.use(path) as descriptor:
-            try:
-                written = os.pwrite(descriptor, record, offset)
-                while written < len(record):  # a disk that is nearly full takes a part; the next attempt says why
-                    written += os.pwrite(descriptor, record[written:], offset + written)
-            except OSError:
-                os.ftruncate(descriptor, offset)
-                raise
+        written = files.write(path, record, offset)
+        while written < len(record):  # a disk that is nearly full takes a part; the next attempt says why
+            written += files.write(path, record[written:], offset + written)
     except OSError as error:
+        with suppress(OSError), files.use(path) as descriptor:
+            os.ftruncate(descriptor, offset)
         raise storage_error(path, len(record), error) from error
 
 
