@@ -4,7 +4,8 @@
 
 Ratios are taken within one run, the two sides by turns; the median over the repeats counts, with the tolerance of the
 table below, which is what the median still wanders on a machine that others use. The exit code is 1 if one fails. Of
-figures in FILE only those that are measured now are replaced.
+figures in FILE only those that are measured now are replaced. Those against peers need benchmarks/peers/run.sh, which
+installs them at the first time; one that does not run here is skipped, with the reason.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks.peers.compare import TARGETS
 from benchmarks.replay import ATARI, GAMES, play
 
 from clearl.bench.endtoend import long_enough, train
@@ -33,8 +35,13 @@ from clearl.replay.framing import HEADER_NBYTES
 
 _START_UP_LIMIT_S = 120.0
 _SLOW = 2_000.0
+_PEER_SECONDS = 60
 # The first and the last evaluation always take place: of one step of one episode, they cost nothing.
 _NO_EVALUATION = {"eval_every_frames": 10**12, "eval_episodes": 1, "eval_max_steps": 1}
+
+
+class NotMeasured(Exception):
+    """What a figure is measured against does not run here."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +93,23 @@ def rate_ratio(
             guess = statistics.mean(rates)
             ratios.append(rates[0] / rates[1] if repeat % 2 == 0 else rates[1] / rates[0])
         return ratios
+
+    return values
+
+
+def rate_over_peer(name: str) -> Callable[[Options], list[float]]:
+    """Clearl's rate over that of another program, one after the other, as often as asked for."""
+
+    def values(options: Options) -> list[float]:
+        script = Path(__file__).parent / "peers" / "run.sh"
+        with tempfile.TemporaryDirectory(prefix="clearl-bench-") as directory:
+            result = Path(directory) / "peers.json"
+            command = ["bash", script, "--only", name, "--rounds", options.repeats, "--seconds", _PEER_SECONDS]
+            subprocess.run([*map(str, command), "--json", str(result)], check=True, stdout=subprocess.DEVNULL)
+            (peer,) = [row for row in json.loads(result.read_text())["peers"] if row["name"] == name]
+        if "error" in peer:
+            raise NotMeasured(peer["error"])
+        return peer["ratios"]
 
     return values
 
@@ -149,6 +173,7 @@ GUARDS: dict[str, Guard] = {
         "learner, share of matmul peak, MinAtar net at B = 128", 0.30, 0.10,
         share_of_peak("minatar", slots=128, batch_unrolls=128),
     ),
+    **{name: Guard(f"frames/s over {name}'s", least, 0.05, rate_over_peer(name)) for name, least in TARGETS.items()},
     "bytes": Guard("bytes of replay per Atari frame", 350.0, 0.0, bytes_per_frame, at_least=False),
     "start-minatar": Guard("start to first update, minatar, s", 8.0, 0.10, start_up("minatar"), at_least=False),
     "start-atari": Guard("start to first update, atari, s", 8.0, 0.10, start_up("atari"), at_least=False),
@@ -169,7 +194,11 @@ def main() -> None:
         parser.error(f"no such figure: {', '.join(unknown)}")
     options, rows = Options(arguments.repeats, arguments.seconds), []
     for name in arguments.only.split(","):
-        rows.append(judge(name, GUARDS[name], options))
+        try:
+            rows.append(judge(name, GUARDS[name], options))
+        except NotMeasured as reason:
+            print(f"skipped {GUARDS[name].about}: {reason}", flush=True)
+            continue
         print(as_line(rows[-1]), flush=True)
     if arguments.json:
         write(arguments.json, rows)

@@ -28,7 +28,7 @@ def compare(measured: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             continue
         ratios = [1.0] if name == "clearl" else _ratios(measured, name)
         row |= {"frames_per_s": statistics.median(rates), "settings": _settings(lines)}
-        rows.append({**row, "clearl_over_it": statistics.median(ratios) if ratios else None})
+        rows.append({**row, "ratios": ratios, "clearl_over_it": statistics.median(ratios) if ratios else None})
     return rows
 
 

@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
 # Peers on the same task, net, T and B, each in a virtual environment of its own (their pins do not agree):
-#   benchmarks/peers/run.sh [--seconds 60] [--rounds 1] [--only sb3-a2c,...] [--install]
+#   benchmarks/peers/run.sh [--seconds 60] [--rounds 1] [--only sb3-a2c,...] [--json FILE] [--install]
 # Clearl is measured before each of them, so that what else the machine does hits both alike. With 60 seconds a round
-# takes about 11 minutes. --install stops after the installation. Variables: PEERS_DIR, where the environments and the
+# takes about 11 minutes. --install stops after the installation. FILE is peers.json in PEERS_DIR by default. Variables: PEERS_DIR, where the environments and the
 # results are (build/peers); PYTHON, which makes the environments (python3.11); CLEARL_PYTHON, which has clearl.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 root="$(cd "$here/../.." && pwd)"
 out="${PEERS_DIR:-$root/build/peers}"
 ours="${CLEARL_PYTHON:-$root/.venv/bin/python}"
-seconds=60 rounds=1 only="sb3-a2c,sb3-ppo,rllib-impala,sample-factory" install_only=
+seconds=60 rounds=1 only="sb3-a2c,sb3-ppo,rllib-impala,sample-factory" install_only= json=
 while [ $# -gt 0 ]; do
   case "$1" in
     --seconds) seconds="$2"; shift 2 ;;
     --rounds) rounds="$2"; shift 2 ;;
     --only) only="$2"; shift 2 ;;
+    --json) json="$2"; shift 2 ;;
     --install) install_only=1; shift ;;
     *) echo "unknown option: $1" >&2; exit 2 ;;
   esac
@@ -78,4 +79,4 @@ for ((round = 0; round < rounds; round++)); do
     fi
   done
 done
-"$ours" "$here/compare.py" "$out/measured.jsonl" --json "$out/peers.json"
+"$ours" "$here/compare.py" "$out/measured.jsonl" --json "${json:-$out/peers.json}"
