@@ -2,7 +2,8 @@
 # Peers on the same task, net, T and B, each in a virtual environment of its own (their pins do not agree):
 #   benchmarks/peers/run.sh [--seconds 60] [--rounds 1] [--only sb3-a2c,...] [--json FILE] [--install]
 # Clearl is measured before each of them, so that what else the machine does hits both alike. With 60 seconds a round
-# takes about 11 minutes. --install stops after the installation. FILE is peers.json in PEERS_DIR by default. Variables: PEERS_DIR, where the environments and the
+# takes about 11 minutes. --install stops after the installation. FILE is by default peers.json in
+# PEERS_DIR. Variables: PEERS_DIR, where the environments and the
 # results are (build/peers); PYTHON, which makes the environments (python3.11); CLEARL_PYTHON, which has clearl.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"

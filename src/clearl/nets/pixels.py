@@ -2,8 +2,7 @@
 
 As floats, the images of an Atari batch are 76 MB, which are written once and read twice, from memory each time. Here a
 few images at a time are converted and convolved while they are in the cache, and converted again for the gradient. The
-division by 255 is left to the weights, which are fewer. With one thread, conversion, convolution and ReLU of 672 images
-take 62 ms instead of 73, forwards and backwards.
+division by 255 is left to the weights, which are fewer. A step of the shallow net takes 0.88 to 0.96 of the time.
 """
 
 from __future__ import annotations

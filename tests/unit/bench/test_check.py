@@ -43,6 +43,7 @@ MEASURED = [
     {"name": "sb3-a2c", "frames_per_s": 20.0, "settings": {}},
     {"name": "clearl", "frames_per_s": 1.0, "settings": {}},
     {"name": "sample-factory", "error": "does not run: no reason"},
+    {"name": "rllib-impala", "error": "does not run: a good reason"},
 ]
 
 
@@ -58,6 +59,8 @@ def test_a_peer_is_compared_with_what_was_measured_just_before_it(monkeypatch: p
     assert asked[0][2:8] == ["--only", "sb3-a2c", "--rounds", "2", "--seconds", "60"]
     with pytest.raises(check.NotMeasured, match="no reason"):
         check.GUARDS["sample-factory"].measure(OPTIONS)
+    with pytest.raises(SystemExit, match="rllib-impala: does not run: a good reason"):
+        check.GUARDS["rllib-impala"].measure(OPTIONS)
 
 
 def test_every_target_of_the_peers_is_guarded() -> None:
