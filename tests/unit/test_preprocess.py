@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from clearl.preprocess import clip_reward, stack_frames
+from clearl.preprocess import clip_reward, stack_frames, stack_indices
 
 
 def numbered(*values: int) -> np.ndarray:
@@ -33,6 +33,18 @@ def test_an_episode_repeats_its_first_frame_and_never_sees_the_one_before() -> N
 def test_an_episode_that_began_in_the_context_is_respected() -> None:
     first = np.array([[False, True, False, False]])
     assert stack_frames(numbered(1, 2, 3, 4), first, 3)[0].tolist() == [[2, 2, 3], [2, 3, 4]]
+
+
+@pytest.mark.parametrize("stack", [2, 3, 4, 8])
+@pytest.mark.parametrize(("dtype", "channels"), [("uint8", 1), ("uint8", 2), ("bool", 1), ("float32", 1)])
+def test_every_kind_of_frame_is_stacked_as_the_indices_say(stack: int, dtype: str, channels: int) -> None:
+    """Stacks of bytes are made in another way than the rest."""
+    rng = np.random.default_rng(stack)
+    frames = rng.integers(0, 256, (5, 12 + stack, channels, 6, 7)).astype(dtype)
+    first = rng.random((5, 12 + stack)) < 0.2
+    indices = stack_indices(first, stack)
+    expected = frames[np.arange(5)[:, None, None], indices].reshape(5, 13, stack * channels, 6, 7)
+    np.testing.assert_array_equal(stack_frames(frames, first, stack), expected)
 
 
 def test_image_stacks_fold_into_the_channels() -> None:

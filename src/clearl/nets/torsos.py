@@ -107,7 +107,9 @@ class Dense(nn.Module):
         For a few rows the product takes a quarter of the time if the weights lie [in, out].
         """
         with torch.no_grad():
-            self._columns = self._turned().t().contiguous()
+            columns = self.linear.weight.t().contiguous()  # before turning: whole rows are turned then, not numbers
+            images = len(self.in_shape) == 3
+            self._columns = columns.unflatten(0, self.in_shape).permute(1, 2, 0, 3).flatten(0, 2) if images else columns
 
     def _linear(self, hidden: Tensor) -> Tensor:
         """`linear` over the flattened input. Images lie channels last in memory, so that flattening would copy them."""
