@@ -2,10 +2,11 @@
 
     python -m benchmarks.check [--only NAME,NAME] [--repeats 3] [--seconds 20] [--json FILE]
 
-Ratios are taken within one run, the two sides by turns; the median over the repeats counts, with the tolerance of the
-table below, which is what the median still wanders on a machine that others use. The exit code is 1 if one fails. Of
-figures in FILE only those that are measured now are replaced. Those against peers need benchmarks/peers/run.sh, which
-installs them at the first time. Sample Factory is skipped, with the reason, where it does not run as it is shipped.
+Ratios are taken within one run, the two sides by turns (of a second each where both are trainings of ours, see
+benchmarks/turns.py); the median over the repeats counts, with the tolerance of the table below, which is what the
+median still wanders on a machine that others use. The exit code is 1 if one fails. Of figures in FILE only those that
+are measured now are replaced. Those against peers need benchmarks/peers/run.sh, which installs them at the first time.
+Sample Factory is skipped, with the reason, where it does not run as it is shipped.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 
 from benchmarks.peers.compare import TARGETS
 from benchmarks.replay import ATARI, GAMES, play
+from benchmarks.turns import seconds_for_the_same
 
 from clearl.bench.endtoend import long_enough, train
 from clearl.bench.measure import measure
@@ -82,17 +84,16 @@ def achieved_over_ideal(name: str) -> Callable[[Options], list[float]]:
 def rate_ratio(
     name: str, changes: Mapping[str, object], other_changes: Mapping[str, object]
 ) -> Callable[[Options], list[float]]:
-    """The rate of training with some settings over that with others, one after the other."""
+    """The rate of training with some settings over that with others: see `benchmarks.turns`."""
 
     def values(options: Options) -> list[float]:
         config, other = workload(name, **changes), workload(name, **other_changes)
         guess, ratios = train(config, options.seconds, _SLOW).frames_per_s, []  # not counted: how long the others take
         for repeat in range(options.repeats):
             pair = [config, other] if repeat % 2 == 0 else [other, config]
-            seconds = long_enough(config, options.seconds, guess)
-            rates = [train(each, seconds, guess).frames_per_s for each in pair]
-            guess = statistics.mean(rates)
-            ratios.append(rates[0] / rates[1] if repeat % 2 == 0 else rates[1] / rates[0])
+            spent, frames = seconds_for_the_same(pair, long_enough(config, options.seconds, guess), guess)
+            guess = frames / statistics.mean(spent)
+            ratios.append(spent[1] / spent[0] if repeat % 2 == 0 else spent[0] / spent[1])
         return ratios
 
     return values

@@ -226,6 +226,7 @@ def one_worker(config: RunConfig, seconds: float) -> dict[str, float]:
             with torch.inference_mode():
                 while made < 1 or (made * slots < _BYTES_UNROLLS or time.perf_counter() - started < each):
                     worker.act([task] * slots, new)
+                    worker.recall()
                     worker.remember(new)
                     made += 1
                     started = started or time.perf_counter()  # the first round builds the environments

@@ -269,8 +269,10 @@ class _PreparedWorker:
         self._rows = {}
         return []
 
-    def remember(self, new: Rows) -> Sequence[Payload]:
+    def recall(self) -> Sequence[Payload]:
         return self._payloads
+
+    def remember(self, new: Rows) -> None: ...
 
     def replay_counters(self) -> dict[str, int]:
         return {}

@@ -20,13 +20,19 @@ class Worker:
         self.actor.assign(tasks)
         return self.actor.fill(new)
 
-    def remember(self, new: Rows) -> list[Payload | None]:
-        """The second half: insert it into the shards, and draw one of the past for each slot, where there is one.
+    def recall(self) -> list[Payload | None]:
+        """The second half: one of the past for each slot, where there is one.
 
         It stays packed: the learner takes one unroll of each pair, and unpacks no more than that.
         """
+        return [shard.draw() for shard in self.shards] or [None] * len(self.actor.slots)
+
+    def remember(self, new: Rows) -> None:
+        """Insert the first half into the shards: after `recall`, so that the second is never the same unroll.
+
+        The paper inserts first and then draws another; what is drawn is uniform over all unrolls before either way.
+        """
         insert_each(self.shards, new)
-        return [shard.draw() for shard in self.shards] or [None] * len(new["action"])
 
     def replay_counters(self) -> dict[str, int]:
         """What the shards hold, over all slots."""

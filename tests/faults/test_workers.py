@@ -154,6 +154,15 @@ def test_environments_that_fail_are_restarted_and_shown(tmp_path: Path, monkeypa
         assert told in row["problem"] and row["worker"].startswith("worker-")
 
 
+def test_what_a_worker_had_told_of_but_not_inserted_when_it_died_is_in_the_buffer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The learner may have trained on it: `assert_exact` finds it missing if the next process does not insert it."""
+    names = ["die-before", "die-within"] * 3
+    run_with_faults(tmp_path, monkeypatch, names, imports=("faulty_envs", "faulty_memory"), buffer_frames=10**6)
+    assert [row["problem"] for row in rows(tmp_path / "run", "fault")] == ["was killed by SIGKILL"] * len(names)
+
+
 @pytest.mark.faults
 @pytest.mark.timeout(1500)
 def test_an_environment_that_hangs_is_named_and_replaced(

@@ -39,7 +39,7 @@ def long_enough(config: RunConfig, seconds: float, guess_frames_per_s: float) ->
 
 def train(config: RunConfig, seconds: float, guess_frames_per_s: float, *, warm_share: float = _WARM_SHARE) -> Trained:
     """Train for about `seconds`, if the guess is right; the run's length is given in frames."""
-    config = _sized(config, seconds * guess_frames_per_s)
+    config = sized(config, seconds * guess_frames_per_s)
     with tempfile.TemporaryDirectory(prefix="clearl-bench-") as directory:
         file, out = Path(directory) / "config.yaml", Path(directory) / "run"
         file.write_text(to_yaml(config))
@@ -63,7 +63,8 @@ def achieved(rows: Sequence[Row], warm_share: float = _WARM_SHARE) -> tuple[int,
     return last_frames, (last_frames - first_frames) / max(last_s - first_s, 1e-9)
 
 
-def _sized(config: RunConfig, frames: float) -> RunConfig:
+def sized(config: RunConfig, frames: float) -> RunConfig:
+    """The settings of a run of about so many frames, and not too short for a rate."""
     step_frames = config.action_repeat or 1
     least = _LEAST_ROWS * config.record_every_updates * config.batch_unrolls * config.unroll_steps * step_frames
     visits = max(1, len(config.tasks)) * config.cycles

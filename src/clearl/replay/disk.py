@@ -28,6 +28,7 @@ _NAME = re.compile(r"(\d{8,9})\.seg")
 
 @dataclass
 class _Segment:
+    path: str
     size: int = 0
     held: int = 0
     """Bytes of records that are at a position now; the rest is waste, though a restore may still ask for some of it."""
@@ -69,19 +70,20 @@ class DiskStore:
 
     def put(self, position: int, record: bytes) -> None:
         self._reserve(position + 1)
-        number = self._segment_for(len(record))
+        nbytes = len(record)
+        number = self._segment_for(nbytes)
         segment = self._segments[number]
-        append(self._files, self._path(number), segment.size, record)
+        append(self._files, segment.path, segment.size, record)
         self._vacate(position)
-        self._segment[position], self._offset[position], self._length[position] = number, segment.size, len(record)
+        self._segment[position], self._offset[position], self._length[position] = number, segment.size, nbytes
         self._count += 1
-        segment.size += len(record)
-        segment.held += len(record)
+        segment.size += nbytes
+        segment.held += nbytes
         self._unsynced.add(number)
         self._found = None
 
     def get(self, position: int) -> bytes:
-        path = self._path(self._segment.item(position))
+        path = self._segments[self._segment.item(position)].path
         try:
             return self._files.read(path, self._length.item(position), self._offset.item(position))
         except OSError as error:
@@ -177,7 +179,7 @@ class DiskStore:
         matches = (_NAME.fullmatch(name) for name in os.listdir(self.directory))
         numbers = sorted(int(match[1]) for match in matches if match)
         scans = {n: scan_segment(self._files, self._path(n), n, self._key) for n in numbers}
-        self._segments = {n: _Segment(scan.size) for n, scan in scans.items()}
+        self._segments = {n: _Segment(self._path(n), scan.size) for n, scan in scans.items()}
         self.quarantined, self._torn_nbytes = sum(scan.damaged for scan in scans.values()), 0
         for number, scan in scans.items():
             if scan.torn_from is None:
@@ -265,12 +267,13 @@ class DiskStore:
     def _segment_for(self, nbytes: int) -> int:
         """The segment to append to; a new one where the last has no room."""
         last = max(self._segments, default=-1)
-        if last >= 0 and (self._segments[last].size == 0 or self._segments[last].size + nbytes <= self._segment_nbytes):
+        size = self._segments[last].size if last >= 0 else self._segment_nbytes + 1
+        if size == 0 or size + nbytes <= self._segment_nbytes:
             return last
         path = self._path(last + 1)
         try:
             with self._files.use(path, create=True):
-                self._segments[last + 1] = _Segment()
+                self._segments[last + 1] = _Segment(path)
         except OSError as error:
             raise storage_error(path, nbytes, error) from error
         return last + 1

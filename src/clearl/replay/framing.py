@@ -15,6 +15,7 @@ MAGIC = b"CLR1"  # names the format and its version; lets a scan find the next r
 _HEADER = struct.Struct("<4sIIIQQ")  # magic, crc32c, length of the whole record, slot, sequence, number
 HEADER_NBYTES = _HEADER.size
 _CHECKED_FROM = 8  # the crc covers everything after itself
+_CHECKED, _CRC = struct.Struct("<IIQQ"), struct.Struct("<I")  # the checked part of the header by itself
 
 
 Buffer = bytes | memoryview | mmap.mmap
@@ -41,10 +42,8 @@ class Header(NamedTuple):
 
 def pack_record(slot: int, sequence: int, number: int, payload: bytes) -> bytes:
     """The record's bytes, ready to be written in one piece."""
-    length = HEADER_NBYTES + len(payload)
-    draft = _HEADER.pack(MAGIC, 0, length, slot, sequence, number)
-    crc = google_crc32c.extend(google_crc32c.value(draft[_CHECKED_FROM:]), payload)
-    return _HEADER.pack(MAGIC, crc, length, slot, sequence, number) + payload
+    checked = _CHECKED.pack(HEADER_NBYTES + len(payload), slot, sequence, number) + payload
+    return MAGIC + _CRC.pack(google_crc32c.value(checked)) + checked
 
 
 def read_header(data: Buffer, offset: int = 0) -> Header | None:
@@ -64,11 +63,12 @@ def is_whole(data: Buffer, header: Header, offset: int = 0) -> bool:
 
 def open_record(record: bytes, *, slot: int, sequence: int, number: int) -> memoryview:
     """The payload of a record that must be the one asked for, or an error that says what it is instead."""
-    if len(record) >= HEADER_NBYTES:
-        magic, crc, *rest = _HEADER.unpack_from(record)
-        as_asked = magic == MAGIC and rest == [len(record), slot, sequence, number]
-        if as_asked and google_crc32c.value(record[_CHECKED_FROM:]) == crc:
-            return memoryview(record)[HEADER_NBYTES:]
+    checked = record[_CHECKED_FROM:]
+    if (
+        checked.startswith(_CHECKED.pack(len(record), slot, sequence, number))
+        and record.startswith(MAGIC + _CRC.pack(google_crc32c.value(checked)))
+    ):  # fmt: skip
+        return memoryview(record)[HEADER_NBYTES:]
     header = read_header(record)
     if header is None or header.length != len(record) or not is_whole(record, header):
         raise CorruptFileError(f"the replay record of slot {slot}, sequence {sequence} is damaged")

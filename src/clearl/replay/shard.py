@@ -32,7 +32,6 @@ class ReplayShard:
         self.codec = codec
         self._reservoir = Reservoir(self._stream, capacity_unrolls)
         self._store = store
-        self._newest: int | None = None
         self._draws = 0
         self._floor_marks = [(0, 0)]
         store.open(ShardKey(slot, self._stream, capacity_unrolls, HEADER_NBYTES + self.codec.max_nbytes))
@@ -45,7 +44,7 @@ class ReplayShard:
 
     @property
     def held(self) -> int:
-        """How many unrolls can be sampled, the newest included."""
+        """How many unrolls can be sampled."""
         return self._store.count
 
     @property
@@ -91,7 +90,7 @@ class ReplayShard:
         return self.next_sequence - 1
 
     def sample(self) -> Rows | None:
-        """A past unroll, each with the same chance; None while there is nothing but the one just inserted."""
+        """A past unroll, each with the same chance; None while there is none."""
         payload = self.draw()
         return None if payload is None else self.codec.decode(payload)
 
@@ -109,7 +108,7 @@ class ReplayShard:
         if position is not None and payload is not None:
             self._store.put(position, pack_record(self.slot, self.next_sequence, number, payload))
         self._reservoir.commit(number, position)
-        self._newest, self._draws = position, 0
+        self._draws = 0
 
     def draw(self) -> Payload | None:
         """A past unroll as it is kept, see `sample`. Damaged ones are put aside on the way."""
@@ -133,8 +132,7 @@ class ReplayShard:
         self._reservoir = Reservoir(self._stream, self._reservoir.capacity)
         self._reservoir.advance(next_sequence)
         self._store.restore(self._reservoir.sequences, next_sequence)
-        newest = np.flatnonzero(self._reservoir.sequences == next_sequence - 1)
-        self._newest, self._draws = (int(newest[0]) if len(newest) else None), 0
+        self._draws = 0
         self._floor_marks = [(0, 0), (next_sequence, self._reservoir.threshold)]
         self._takes_up = False
 
@@ -163,17 +161,15 @@ class ReplayShard:
             self._floor_marks.append((self.next_sequence, self._reservoir.threshold))
 
     def _draw(self) -> int | None:
-        """A position that has a record and is not the newest, by the next hash of (seed, slot, next_sequence, draw)."""
-        newest = self._newest if self._newest is not None and self._store.has(self._newest) else None
-        if self.held <= (newest is not None):
+        """A position that has a record, by the next hash of (seed, slot, next_sequence, draw)."""
+        if not self.held:
             return None
         for _ in range(_DRAWS_BEFORE_SEARCH):
             position = self._random_below(self._reservoir.held)
-            if position != newest and self._store.has(position):
+            if self._store.has(position):
                 return position
         # Nearly everything is lost (a RAM store after a crash): search once rather than draw for ever.
         positions = np.flatnonzero(self._store.present(self._reservoir.held))
-        positions = positions[positions != newest] if newest is not None else positions
         return int(positions[self._random_below(len(positions))])
 
     def _random_below(self, bound: int) -> int:

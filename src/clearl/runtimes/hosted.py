@@ -87,7 +87,7 @@ class Carrier:
         return version, frames
 
     def pairs(self, layout: UnrollLayout, slots: int) -> Any:
-        self.new = layout.empty(slots)
+        self.new, self.sequences = layout.empty(slots), np.zeros(slots, np.int64)
         return self
 
     def put_replay(self, payloads: Sequence[Payload | None]) -> None:

@@ -73,9 +73,11 @@ class _InlineRun:
     def _round(self, segment: int, tasks: tuple[str, ...]) -> None:
         job, version = self.job, self.job.learner.updates
         job.cursor.count_episodes(segment, len(self.worker.act(tasks, self.new)))
-        pairs = Pairs(self.slots, self.new, self.worker.remember(self.new), version)
-        for staging in job.intake.take(pairs):
-            self.progress.update(*job.intake.batch(staging), tasks, self.worker.replay_counters())
+        replay = self.worker.replay_counters()
+        full = job.intake.take(Pairs(self.slots, self.new, self.worker.recall(), version))
+        self.worker.remember(self.new)
+        for staging in full:
+            self.progress.update(*job.intake.batch(staging), tasks, replay)
 
     def _evaluate(self) -> None:
         """All tasks; none of them if the run is told to stop meanwhile, so that it can repeat them all."""

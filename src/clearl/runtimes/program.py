@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
 from clearl.nets.network import PolicyNetwork
 from clearl.registry import load_entry
 from clearl.runtimes.job import Parts
@@ -41,6 +43,8 @@ class OwnPairs(Protocol):
     """Where a worker puts its pairs: it fills `new` in place."""
 
     new: Rows
+    sequences: np.ndarray
+    """[slots] int64: unrolls of each slot up to the one in `new`, as it was reported; 0 while that is being made."""
 
     def put_replay(self, payloads: Sequence[Payload | None]) -> None:
         """One for each slot, None where it has nothing to replay."""

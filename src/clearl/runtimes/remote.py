@@ -22,7 +22,7 @@ class RemoteWorker:
 
     It holds at most one grant, from the moment it is given until its pairs have been read. If the process dies in
     between, the next one is given the same grant, so that no frame is lost or counted twice; pairs that were reported
-    stay where they are and can be read all the same.
+    stay where they are and can be read all the same, and the next process inserts them if that was not done.
     """
 
     def __init__(

@@ -54,8 +54,8 @@ class PairBlock:
         self.block = block
         whole, new_nbytes = memoryview(block.memory), layout.buffer_nbytes(slots)
         self.new: Rows = layout.views(whole[:new_nbytes], slots)
-        self._lengths = np.frombuffer(whole, np.int64, slots, new_nbytes)
-        self._payloads, self._room = whole[new_nbytes + self._lengths.nbytes :], max_payload_nbytes(layout)
+        self.sequences, self._lengths = np.frombuffer(whole, np.int64, 2 * slots, new_nbytes).reshape(2, slots)
+        self._payloads, self._room = whole[new_nbytes + 2 * self._lengths.nbytes :], max_payload_nbytes(layout)
 
     @property
     def replay(self) -> list[Payload | None]:
@@ -80,7 +80,7 @@ class PairBlock:
 
     @staticmethod
     def nbytes(layout: UnrollLayout, slots: int) -> int:
-        return layout.buffer_nbytes(slots) + slots * (8 + max_payload_nbytes(layout))
+        return layout.buffer_nbytes(slots) + slots * (2 * 8 + max_payload_nbytes(layout))
 
 
 class WeightBoard:

@@ -12,10 +12,10 @@ from clearl.nets.network import PolicyNetwork
 from clearl.nets.weights import FlatWeights
 from clearl.runtimes.child import Link
 from clearl.runtimes.messages import Alive, Message, Produce, Produced, Ready, Setup, Sync, Synced
-from clearl.runtimes.program import Outlet, Places, heartbeat, make_parts, serve
+from clearl.runtimes.program import Outlet, OwnPairs, Places, heartbeat, make_parts, serve
 from clearl.runtimes.shared import PairBlock, SharedBlock, WeightBoard
 from clearl.runtimes.timing import Stopwatch, TimedNetwork, TimedSuite
-from clearl.types import UnrollLayout
+from clearl.types import UnrollLayout, row
 from clearl.worker import Worker
 
 _ROUNDS_TO_RECLAIM = 16  # with small frames, asking each time costs as much as a tenth of replay
@@ -40,13 +40,16 @@ class WorkerProgram:
         self.worker = parts.worker(setup.slots, timed, incarnation=setup.incarnation)
         actor = self.worker.actor
         actor.suite = TimedSuite(actor.suite, self.watch, lambda: outlet.send(Alive(building=True)))
-        sequences = _restore(self.worker, setup)
+        sequences = _restore(self.worker, setup, self.pairs)
         self.ready = Ready(sequences, sum(shard.counters()["lost"] for shard in self.worker.shards))
         self._rounds = 0
 
     def handle(self, message: Message) -> Iterator[Message]:
         if isinstance(message, Produce):
             yield self._produce(message)
+            with self.watch("codec"):
+                # While the learner reads; if this process dies before it is done, the next one does it.
+                self.worker.remember(self.pairs.new)
         else:
             assert isinstance(message, Sync), message
             for shard in self.worker.shards:
@@ -61,16 +64,18 @@ class WorkerProgram:
         self._rounds += 1
         if self._rounds % _ROUNDS_TO_RECLAIM == 0:
             with self.watch("codec"):
-                # All that was reported has been read, so a restart goes back to here and never further.
+                # All that was reported has been read and inserted: a restart goes back to here and never further.
                 for shard, sequence in zip(worker.shards, self.ready.sequences, strict=bool(worker.shards)):
                     shard.set_floor(sequence)
         with self.watch("weights"):
             version, _ = self.weights.read()
         with self.watch("copying"):
+            pairs.sequences[:] = 0
             episodes = worker.act(message.tasks, pairs.new)
         with self.watch("codec"):
-            pairs.put_replay(worker.remember(pairs.new))
+            pairs.put_replay(worker.recall())
         self.ready = Ready(tuple(sequence + 1 for sequence in self.ready.sequences), 0)
+        pairs.sequences[:] = self.ready.sequences
         return Produced(version, len(episodes), self.ready.sequences, worker.replay_counters(), self.watch.take())
 
 
@@ -109,13 +114,17 @@ class WeightReader:
         return self._read
 
 
-def _restore(worker: Worker, setup: Setup) -> tuple[int, ...]:
+def _restore(worker: Worker, setup: Setup, pairs: OwnPairs) -> tuple[int, ...]:
     """Take the shards to where the parent left off; the unrolls that each slot is good for."""
     if not worker.shards:
         return setup.sequences
     reached = []
-    for shard, sequence in zip(worker.shards, setup.sequences, strict=True):
-        there = shard.recovered_next_sequence() if setup.keeps_later else 0
-        shard.restore(max(sequence, there))
+    for index, (shard, sequence) in enumerate(zip(worker.shards, setup.sequences, strict=True)):
+        there = shard.recovered_next_sequence()
+        if there < sequence == pairs.sequences[index]:  # reported, but perhaps not inserted any more
+            shard.restore(sequence - 1)
+            shard.insert(row(pairs.new, index))
+        else:
+            shard.restore(max(sequence, there) if setup.keeps_later else sequence)
         reached.append(shard.next_sequence)
     return tuple(reached)

@@ -84,9 +84,11 @@ def test_pairs_of_a_block_lie_apart_and_are_seen_by_another_mapping() -> None:
         for number, array in enumerate(writer.new.values(), start=len(payloads[0] or b"")):
             array[...] = number % 2 if array.dtype == bool else number % 100
         writer.put_replay(payloads)
+        writer.sequences[:] = 7, 8, len(payloads[0] or b"")
         for number, (name, array) in enumerate(reader.new.items(), start=len(payloads[0] or b"")):
             assert (array == (number % 2 if array.dtype == bool else number % 100)).all(), name
         assert reader.replay == payloads
+        assert reader.sequences.tolist() == [7, 8, len(payloads[0] or b"")]
     with pytest.raises(ValueError):
         writer.put_replay([None, b"x" * (longest + 1), None])
     reader.block.close()

@@ -1,0 +1,27 @@
+"""Importing it makes workers die, when a test asks for it, after they have told of a round and before it is inserted.
+
+Orders as in `faulty_envs`: `die-before` the first of a worker's unrolls is inserted, `die-within` after that.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from faulty_envs import ordered
+
+from clearl.replay.shard import insert_each
+from clearl.types import Rows
+from clearl.worker import Worker
+
+
+def _remember(self: Worker, new: Rows) -> None:
+    if ordered("die-before"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if ordered("die-within"):
+        insert_each(self.shards[:1], {name: array[:1] for name, array in new.items()})
+        os.kill(os.getpid(), signal.SIGKILL)
+    insert_each(self.shards, new)
+
+
+Worker.remember = _remember
