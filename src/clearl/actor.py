@@ -14,7 +14,7 @@ import torch
 from clearl.errors import EnvironmentFaultError
 from clearl.nets.distribution import action_noise, choose_actions
 from clearl.nets.network import PolicyNetwork, StepInput
-from clearl.preprocess import clip_reward, stack_frames
+from clearl.preprocess import clip_reward, push_frames, stack_frames
 from clearl.seeding import derive, generator
 from clearl.tasks.suite import Envs, Suite
 from clearl.types import Rows, UnrollLayout
@@ -92,9 +92,11 @@ class Actor:
         rows["core_state"][:] = self._core.numpy()
         noise = action_noise(self._rng, self._mask, steps)
         episodes: list[Episode] = []
+        observation = stack_frames(self._window, self._window_first, stack)[:, 0]
         for t in range(steps):
-            self._decide(rows, t, noise[t])
+            self._decide(rows, t, observation, noise[t])
             episodes += self._step(rows, t)
+            observation = push_frames(observation, rows["frames"][:, t + stack], rows["first"][:, t + stack])
         self._window[:] = rows["frames"][:, steps:]
         self._window_first[:] = rows["first"][:, steps:]
         return episodes
@@ -166,15 +168,12 @@ class Actor:
             slot = self.slots[slots[fault.slot]]
             raise EnvironmentFaultError(fault.task, slot, fault.step, fault.problem) from fault
 
-    def _decide(self, rows: Rows, t: int, noise: np.ndarray) -> None:
-        stack = self.layout.spec.stack
-        first = rows["first"][:, t : t + stack]
-        observation = stack_frames(rows["frames"][:, t : t + stack], first, stack)[:, 0]
+    def _decide(self, rows: Rows, t: int, observation: np.ndarray, noise: np.ndarray) -> None:
         inputs = StepInput(
             torch.from_numpy(observation),
             torch.from_numpy(self._last_action),
             torch.from_numpy(clip_reward(self._last_reward, self.reward_clip)),
-            torch.from_numpy(first[:, -1]),
+            torch.from_numpy(rows["first"][:, t + self.layout.spec.stack - 1]),
         )
         logits, value, self._core = self.network.act(inputs, self._core)
         rows["logits"][:, t] = seen = logits.numpy()

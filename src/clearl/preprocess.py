@@ -32,34 +32,53 @@ def stack_frames(frames: np.ndarray, first: np.ndarray, stack: int) -> np.ndarra
     indices = stack_indices(first, stack)
     (batch, steps), channels = indices.shape[:2], frames.shape[2]
     stacked = np.empty((steps, batch, *frames.shape[3:], stack * channels), frames.dtype)
-    every, slides = np.arange(batch), channels * frames.itemsize == 1 and stack in _WORDS
-    for step in range(1 if slides else steps):
+    every, as_words = np.arange(batch), _is_word(stacked, channels)
+    for step in range(1 if as_words else steps):
         for place in range(stack):
             chosen = frames[every, indices[:, step, place]]
             stacked[step, ..., place * channels : (place + 1) * channels] = np.moveaxis(chosen, 1, -1)
-    if slides:
-        _slide(stacked, frames[:, stack:, 0], first[:, stack:])
+    for step in range(1, steps) if as_words else ():
+        _shift(stacked[step - 1], frames[:, step + stack - 1, 0], first[:, step + stack - 1], out=stacked[step])
     return np.moveaxis(stacked, (0, -1), (1, 2))
 
 
-def _slide(stacked: np.ndarray, newest: np.ndarray, first: np.ndarray) -> None:
-    """Fill `stacked` [T+1, B, ..., stack] from its first step on, given the `newest` [B, T, ...] byte of each stack.
+def push_frames(stacked: np.ndarray, newest: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """The observations [B, stack*C, ...] one step after `stacked`, which is of `stack_frames` or of here.
+
+    `newest` [B, C, ...] are the frames of that step, `first` [B] says which of them open an episode.
+    """
+    channels, before = newest.shape[1], np.moveaxis(stacked, 1, -1)
+    if stacked.shape[1] == channels:
+        return newest
+    after: np.ndarray = np.empty(before.shape, before.dtype)
+    if _is_word(before, channels):
+        _shift(before, newest[:, 0], first, out=after)
+    else:
+        after[..., :-channels] = before[..., channels:]
+        after[..., -channels:] = np.moveaxis(newest, 1, -1)
+        after[first] = np.tile(after[first][..., -channels:], after.shape[-1] // channels)
+    return np.moveaxis(after, -1, 1)
+
+
+def _is_word(stacked: np.ndarray, channels: int) -> bool:
+    """Whether the stacks [..., stack*C] of one pixel are single bytes that together make an unsigned integer."""
+    return stacked.itemsize == channels == 1 and stacked.shape[-1] in _WORDS
+
+
+def _shift(stacked: np.ndarray, newest: np.ndarray, first: np.ndarray, *, out: np.ndarray) -> None:
+    """The stacks [B, ..., stack] one step after `stacked`: one byte goes, the newest comes.
 
     All bytes of a stack are one number, oldest lowest: shifting it makes room for the newest, for the whole batch in a
     few passes. Putting each byte to its place takes more than twice the time.
     """
     stack = stacked.shape[-1]
-    words = stacked.view(f"<u{stack}")[..., 0]
-    byte, highest = words.dtype.type(8), words.dtype.type(1 << 8 * (stack - 1))
-    all_the_same = words.dtype.type(sum(1 << 8 * place for place in range(stack)))
-    moved = np.empty_like(words[0])
-    for step in range(newest.shape[1]):
-        after = words[step + 1]
-        np.multiply(newest[:, step], highest, out=moved, dtype=words.dtype)
-        np.right_shift(words[step], byte, out=after)
-        np.bitwise_or(after, moved, out=after)
-        for row in np.flatnonzero(first[:, step]):
-            np.multiply(newest[row, step], all_the_same, out=after[row], dtype=words.dtype)
+    before, after = (array.view(f"<u{stack}")[..., 0] for array in (stacked, out))
+    word = after.dtype.type
+    np.right_shift(before, word(8), out=after)
+    np.bitwise_or(after, np.multiply(newest, word(1 << 8 * (stack - 1)), dtype=after.dtype), out=after)
+    for row in np.flatnonzero(first):
+        all_the_same = word(sum(1 << 8 * place for place in range(stack)))
+        np.multiply(newest[row], all_the_same, out=after[row], dtype=after.dtype)
 
 
 def clip_reward(reward: np.ndarray, kind: str) -> np.ndarray:

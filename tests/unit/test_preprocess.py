@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from clearl.preprocess import clip_reward, stack_frames, stack_indices
+from clearl.preprocess import clip_reward, push_frames, stack_frames, stack_indices
 
 
 def numbered(*values: int) -> np.ndarray:
@@ -17,6 +17,8 @@ def numbered(*values: int) -> np.ndarray:
 def test_a_stack_of_one_is_the_frames_themselves() -> None:
     frames = numbered(1, 2, 3)
     assert stack_frames(frames, np.zeros((1, 3), bool), 1) is frames
+    newest = frames[:, 2]
+    assert push_frames(frames[:, 1], newest, np.zeros(1, bool)) is newest
 
 
 def test_stacks_hold_the_last_frames_oldest_first() -> None:
@@ -44,7 +46,14 @@ def test_every_kind_of_frame_is_stacked_as_the_indices_say(stack: int, dtype: st
     first = rng.random((5, 12 + stack)) < 0.2
     indices = stack_indices(first, stack)
     expected = frames[np.arange(5)[:, None, None], indices].reshape(5, 13, stack * channels, 6, 7)
-    np.testing.assert_array_equal(stack_frames(frames, first, stack), expected)
+    stacked = stack_frames(frames, first, stack)
+    np.testing.assert_array_equal(stacked, expected)
+    pushed = stack_frames(frames[:, :stack], first[:, :stack], stack)[:, 0]
+    for step in range(13):
+        np.testing.assert_array_equal(pushed, expected[:, step])
+        assert pushed.strides == stacked[:, step].strides, "acting has to lie in memory as learning does"
+        if step < 12:
+            pushed = push_frames(pushed, frames[:, step + stack], first[:, step + stack])
 
 
 def test_image_stacks_fold_into_the_channels() -> None:
