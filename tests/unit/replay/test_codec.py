@@ -107,6 +107,21 @@ def test_a_payload_cannot_make_us_allocate_more_than_an_unroll(tiny):
         tracemalloc.stop()
 
 
+def test_a_codec_that_has_seen_good_payloads_still_refuses_the_others(tiny, make_row):
+    codec = Codec(tiny)
+    good = codec.encode(make_row(tiny, 3))
+    assert codec.check(good) == good == codec.check(memoryview(good))
+    for place in range(11):  # our header; of zstd's the magic, the flags and the size
+        bad = bytearray(good)
+        bad[place] ^= 0x40
+        with pytest.raises(CorruptFileError):
+            codec.check(bytes(bad))
+    with pytest.raises(CorruptFileError, match="out of range"):
+        codec.check(good + bytes(codec.max_nbytes))
+    with pytest.raises(CorruptFileError):
+        codec.check(good[:7])
+
+
 def test_two_frames_or_rubbish_behind_the_first_are_refused(tiny, make_row):
     codec = Codec(tiny)
     payload = codec.encode(make_row(tiny, 0))
