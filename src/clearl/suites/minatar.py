@@ -16,6 +16,7 @@ import numpy as np
 from clearl.config import RunConfig
 from clearl.errors import ConfigError, MissingExtraError, UnknownNameError
 from clearl.seeding import derive, generator
+from clearl.suites.minatar_invaders import SpaceInvaders, look
 from clearl.types import EnvSpec, EnvStep
 
 NUM_ACTIONS = 6
@@ -124,29 +125,26 @@ class MinAtarEnvs:
     """n games stepped in one loop, each with its own random numbers."""
 
     def __init__(self, task: MinAtarTask, *, num_envs: int, seed: int, sticky: float = 0.0) -> None:
-        module = _game_module(task.game)
         self.num_envs = num_envs
         self._task = task
         self._sticky = sticky
         self._controls = control_scheme(task.scheme)
         # Freeway ends only by its clock, which the frame does not show: a time limit, not a death.
         self._ends_by_clock = task.game == "freeway"
-        self._games = [module.Env(ramping=True) for _ in range(num_envs)]
+        self._games: list[Any] = [_make_game(task.game) for _ in range(num_envs)]
         self._seed(seed)
         self._last_actions = [0] * num_envs
         self._waiting = [False] * num_envs  # truncated: the next action is ignored
-        self._cells = np.zeros((num_envs, SIZE, SIZE, CHANNELS[task.game]), bool)
 
     def reset(self, *, seed: int | None = None) -> np.ndarray:
         if seed is not None:
             self._seed(seed)
         for index in range(self.num_envs):
             self._restart(index)
-            self._cells[index] = self._games[index].state()
         return self._frames()
 
     def step(self, actions: np.ndarray) -> EnvStep:
-        n, controls, cells, sticky = self.num_envs, self._controls, self._cells, self._sticky
+        n, controls, sticky = self.num_envs, self._controls, self._sticky
         reward = np.zeros(n, np.float32)
         terminated, truncated, first = np.zeros(n, bool), np.zeros(n, bool), np.zeros(n, bool)
         valid = np.ones(n, bool)
@@ -167,11 +165,10 @@ class MinAtarEnvs:
                 elif over:
                     terminated[index] = first[index] = True
                     self._restart(index)
-            cells[index] = game.state()
         return EnvStep(self._frames(), reward, terminated, truncated, valid, first)
 
     def get_state(self) -> dict[str, Any]:
-        games = [vars(game) for game in self._games]
+        games = [_variables(game) for game in self._games]
         arrays = [name for name, value in games[0].items() if isinstance(value, np.ndarray)]
         skipped = {*arrays, "random", "channels", "action_map"}
         numbers = [game.random.get_state(legacy=False) for game in self._games]
@@ -190,14 +187,10 @@ class MinAtarEnvs:
             raise ConfigError(f"the state of {len(state['values'])} games of {state['game']} does not fit these")
         self._waiting, self._last_actions = list(state["waiting"]), list(state["last_actions"])
         for index, game in enumerate(self._games):
-            for name, value in state["values"][index].items():
-                setattr(game, name, _plain(value))
-            for name in state:
-                if name.startswith("array_"):
-                    setattr(game, name.removeprefix("array_"), state[name][index].copy())
+            arrays = {name.removeprefix("array_"): a[index].copy() for name, a in state.items() if name[:6] == "array_"}
+            _set_variables(game, {**{k: _plain(v) for k, v in state["values"][index].items()}, **arrays})
             key, position = state["random_key"][index], int(state["random_position"][index])
             game.random.set_state(("MT19937", np.asarray(key, np.uint32), position))
-            self._cells[index] = game.state()
         return self._frames()
 
     def close(self) -> None:
@@ -213,7 +206,7 @@ class MinAtarEnvs:
 
     def _frames(self) -> np.ndarray:
         frames = np.zeros((self.num_envs, *SPEC.frame_shape), bool)
-        frames[:, : self._cells.shape[-1]] = self._cells.transpose(0, 3, 1, 2)
+        frames[:, : CHANNELS[self._task.game]] = _look(self._games)
         mark = self._task.mark
         if mark is not None:
             channel, rows = mark
@@ -221,18 +214,26 @@ class MinAtarEnvs:
         return frames
 
 
-_ONE_STEP = {1: np.roll(np.arange(SIZE), 1), -1: np.roll(np.arange(SIZE), -1)}
+def _make_game(game: str) -> Any:
+    return SpaceInvaders() if game == "space_invaders" else _game_module(game).Env(ramping=True)
 
 
-def _roll(grid: np.ndarray, shift: int, axis: int) -> np.ndarray:
-    """`np.roll` by one cell, as Space Invaders needs it twice a step; there it took half of the time."""
-    return grid.take(_ONE_STEP[shift], axis=axis)
+def _look(games: Sequence[Any]) -> np.ndarray:
+    """[n, C, 10, 10] bool."""
+    if isinstance(games[0], SpaceInvaders):
+        return look(games)
+    return np.stack([game.state() for game in games]).transpose(0, 3, 1, 2)
 
 
-def _quick_numpy() -> ModuleType:
-    quick = ModuleType("numpy")
-    quick.__dict__.update(vars(np), roll=_roll)
-    return quick
+def _variables(game: Any) -> dict[str, Any]:
+    return game.variables() if isinstance(game, SpaceInvaders) else vars(game)
+
+
+def _set_variables(game: Any, variables: dict[str, Any]) -> None:
+    if isinstance(game, SpaceInvaders):
+        game.restore(variables)
+    else:
+        vars(game).update(variables)
 
 
 def _plain(value: Any) -> Any:
@@ -257,6 +258,5 @@ def _game_module(game: str) -> ModuleType:
         assert spec is not None and spec.loader is not None, "a path that ends in .py always has a loader"
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        module.np = _quick_numpy()  # pyright: ignore[reportAttributeAccessIssue]  # the name that the game imported
         sys.modules[name] = module
     return sys.modules[name]
