@@ -1,8 +1,8 @@
-"""The first convolution of a learner's torso, straight from bytes.
+"""The first convolution of a torso, straight from bytes. The division by 255 is left to the weights, which are fewer.
 
-As floats, the images of an Atari batch are 76 MB, which are written once and read twice, from memory each time. Here a
-few images at a time are converted and convolved while they are in the cache, and converted again for the gradient. The
-division by 255 is left to the weights, which are fewer. A step of the shallow net takes 0.88 to 0.96 of the time.
+As floats, the images of an Atari batch are 76 MB, which are written once and read twice, from memory each time. In the
+learner a few images at a time are converted and convolved while they are in the cache, and converted again for the
+gradient: a step of the shallow net takes 0.88 to 0.96 of the time. An answer of it while acting takes 0.8 to 0.85.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ _SCALE = 1 / 255
 
 def relu_conv(pixels: Tensor, weight: Tensor, bias: Tensor, stride: tuple[int, int]) -> Tensor:
     """relu(conv(pixels / 255)) of bytes [N, C, H, W], without padding; no gradient goes to the pixels."""
+    if not torch.is_grad_enabled():
+        return functional.conv2d(pixels.float(), weight * _SCALE, bias, stride).relu_()
     return cast(Tensor, _ReluConv.apply(pixels, weight, bias, stride))
 
 

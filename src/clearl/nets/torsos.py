@@ -49,7 +49,7 @@ class Conv(nn.Module):
             assert lateral is None, "nothing comes before the pixels"
             return relu_conv(hidden, self.linear.weight, cast(Tensor, self.linear.bias), self.stride)
         total = self.linear(hidden)
-        return (total if lateral is None else total + lateral).relu()
+        return _relu(total if lateral is None else total + lateral)
 
     def lateral(self, width: int) -> nn.Module:
         conv = self.linear
@@ -99,7 +99,7 @@ class Dense(nn.Module):
 
     def forward(self, hidden: Tensor, lateral: Tensor | None = None) -> Tensor:
         total = self._linear(hidden.relu() if self.relu_first else hidden)
-        return (total if lateral is None else total + lateral).relu()
+        return _relu(total if lateral is None else total + lateral)
 
     def keep_columns(self) -> None:
         """Take the weights as they are now for acting; to be called after every change of a network that only acts.
@@ -132,6 +132,11 @@ class Dense(nn.Module):
         return nn.Sequential(nn.Flatten(), nn.Linear(width * self.positions, self.linear.out_features, bias=False))
 
 
+def _relu(total: Tensor) -> Tensor:
+    """In place while acting, where nobody goes back to what was there before."""
+    return total.relu() if torch.is_grad_enabled() else total.relu_()
+
+
 def _pooled(conv: nn.Conv2d) -> nn.Sequential:
     return nn.Sequential(conv, nn.MaxPool2d(3, stride=2, padding=1))
 
@@ -155,16 +160,15 @@ class Torso(nn.Module):
     def prepare(self, observation: Tensor) -> Tensor:
         """As float32, bytes scaled to [0, 1]; images channels last in memory, on which convolutions are faster.
 
-        Where a convolution on the CPU learns from bytes, they stay bytes: see `clearl.nets.pixels`.
+        Where a convolution on the CPU comes first, bytes stay bytes: see `clearl.nets.pixels`.
         """
         layout = torch.channels_last if observation.dim() == 4 else torch.preserve_format
         if observation.dtype != torch.uint8:
             return observation.to(torch.float32, memory_format=layout)
         if observation.dim() == 4:
             observation = observation.contiguous(memory_format=torch.channels_last)
-            learning = torch.is_grad_enabled() and not torch.is_autocast_enabled(observation.device.type)
-            first = self.stages[0]
-            if learning and observation.is_cpu and isinstance(first, Conv) and first.takes_pixels:
+            first, coarse = self.stages[0], torch.is_autocast_enabled(observation.device.type)
+            if observation.is_cpu and not coarse and isinstance(first, Conv) and first.takes_pixels:
                 return observation
         prepared = torch.empty_like(observation, dtype=torch.float32)
         # A few at a time: what was converted is scaled while it is still in the cache.

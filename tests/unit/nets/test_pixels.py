@@ -31,6 +31,8 @@ def test_output_and_gradients_are_those_of_the_formula(
     exact_weight, exact_bias = weight.detach().double().requires_grad_(), bias.detach().double().requires_grad_()
     exact = functional.conv2d(pixels.double() / 255, exact_weight, exact_bias, (2, 3)).relu()
     output = relu_conv(pixels, weight, bias, (2, 3))
+    with torch.no_grad():
+        torch.testing.assert_close(relu_conv(pixels, weight, bias, (2, 3)).double(), exact, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(output.double(), exact, rtol=1e-5, atol=1e-5)
     assert 0.1 < (output == 0).double().mean() < 0.9
     grad = torch.randn(exact.shape, generator=generator)
@@ -51,7 +53,7 @@ def test_a_torso_answers_the_same_whether_it_learns_or_acts(torso: str) -> None:
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in net.parameters())
 
 
-def test_bytes_stay_bytes_only_where_a_convolution_learns_from_them() -> None:
+def test_bytes_stay_bytes_only_where_a_convolution_comes_first() -> None:
     shallow, deep, observed = (
         build_torso("impala_shallow", (4, 84, 84)),
         build_torso("impala_deep", (4, 84, 84)),
@@ -60,7 +62,8 @@ def test_bytes_stay_bytes_only_where_a_convolution_learns_from_them() -> None:
     assert shallow.prepare(observed).dtype == torch.uint8
     assert deep.prepare(observed).dtype == torch.float32
     with torch.no_grad():
-        assert shallow.prepare(observed).dtype == torch.float32
+        assert shallow.prepare(observed).dtype == torch.uint8
+        assert deep.prepare(observed).dtype == torch.float32
     with torch.autocast("cpu", torch.bfloat16):
         assert shallow.prepare(observed).dtype == torch.float32
 

@@ -31,7 +31,7 @@ def test_a_dense_layer_reads_images_in_the_order_of_its_weights(count: int) -> N
 
 
 def test_pixels_are_scaled_to_one_however_many_there_are() -> None:
-    torso = build_torso("impala_shallow", (4, 36, 36))
+    torso = build_torso("impala_deep", (4, 36, 36))  # no convolution that takes bytes comes first
     pixels = torch.randint(0, 256, (70, 4, 36, 36), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         prepared = torso.prepare(pixels)
