@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from clearl.intake import Intake
+from clearl.intake import Intake, Staging
 from clearl.nets.weights import FlatWeights
 from clearl.records.schema import summary_row
 from clearl.runtimes.job import Job
@@ -45,6 +47,15 @@ def default_threads(cores: int) -> int:
     return max(1, cores // 4)
 
 
+@dataclass(frozen=True)
+class _Waiting:
+    """A full batch that has been read, and what its record says of it."""
+
+    staging: Staging
+    tasks: Sequence[str]
+    replay: dict[str, int]
+
+
 class DistributedRun:
     """One run whose children live at `site`; the same counts come out wherever that is."""
 
@@ -56,7 +67,7 @@ class DistributedRun:
             job.recorder.begin(job.plan)
         else:
             sequences = [int(sequence) for sequence in self.progress.restore(saved)["shards"]]
-        job.learner.measure = self.watch
+        job.learner.measure = self._part
         self.flat = FlatWeights(job.learner.network)
         self.board = site.board(self.flat.size)
         self._show_weights(self.board)
@@ -67,6 +78,8 @@ class DistributedRun:
         ]
         self.evaluators = Evaluators(job, site.board(self.flat.size), around)
         self.grants, self.glanced_at = 0, 0.0
+        self.waiting: deque[_Waiting] = deque()
+        self.settling = False
         # Until the first update: workers build their environments before it, and need the cores for that.
         self.evaluators_wait = True
 
@@ -102,14 +115,24 @@ class DistributedRun:
             self._grant(worker)
 
     def _grant(self, worker: RemoteWorker) -> None:
-        if worker.grant is None:
+        if worker.grant is None and not self.settling:
             grant = self.job.cursor.grant(worker.round_frames)
             if grant is not None:
                 self.grants += 1
                 worker.give(grant, self.grants)
 
-    def _learn(self, *, grant: bool = True) -> bool:
-        """Read the pairs of one worker and learn from the batches they fill; False where there is none to read."""
+    def _learn(self) -> bool:
+        """Learn from one batch; where none waits, read pairs of one worker first. False where nothing was to be had."""
+        read = self._read()
+        if not self.waiting:
+            return read
+        self._update(self.waiting.popleft())
+        return True
+
+    def _read(self) -> bool:
+        """Unless a batch waits already, read the pairs of one worker and let it go on; whether there were any."""
+        if self.waiting:
+            return False
         self._hear(0.0)
         worker = next_to_read(self.workers, self.job.intake)
         if worker is None:
@@ -120,17 +143,28 @@ class DistributedRun:
             full = self.job.intake.take(worker.pairs())
             self.job.cursor.count_episodes(worker.grant.segment, worker.report.episodes)
             worker.acknowledge()
-        if grant:
-            self._grant(worker)  # before the update, so that both go on at the same time
-        for staging in full:
-            with self.watch("reading"):
-                batch, mean_version = self.job.intake.batch(staging)
-            with self.watch("learner"):
-                self.progress.update(batch, mean_version, tasks, replay)
-            with self.watch("weights"):
-                self._show_weights(self.board)
-            self.evaluators_wait = False
+        self.waiting += [_Waiting(staging, tasks, replay) for staging in full]
+        self._grant(worker)
         return True
+
+    def _update(self, full: _Waiting) -> None:
+        with self.watch("reading"):
+            batch, mean_version = self.job.intake.batch(full.staging)
+        with self.watch("learner"):
+            self.progress.update(batch, mean_version, full.tasks, full.replay)
+        with self.watch("weights"):
+            self._show_weights(self.board)
+        self.evaluators_wait = False
+
+    @contextmanager
+    def _part(self, name: str) -> Iterator[None]:
+        """A part of an update, timed. Before it, a worker that has pairs to read is let go on, if no batch waits.
+
+        So workers and learner wait less for each other, while no batch gets older than by one update.
+        """
+        self._read()
+        with self.watch(name):
+            yield
 
     def _replay_counters(self) -> dict[str, int]:
         names = ("held", "bytes", "quarantined")
@@ -186,23 +220,38 @@ class DistributedRun:
     # Checkpoints and the end.
 
     def _through(self) -> bool:
-        return self.job.cursor.finished and all(worker.grant is None for worker in self.workers)
+        idle = not self.waiting and all(worker.grant is None for worker in self.workers)
+        return idle and self.job.cursor.finished
 
     def _settle(self, deadline: float = float("inf")) -> bool:
-        """Read all that was granted and make the shards safe; False where a stop or the deadline comes first."""
-        patient = deadline == float("inf")
-        while any(worker.grant is not None for worker in self.workers):
-            if time.monotonic() > deadline or (patient and self.job.stop):
+        """Learn from all that was granted and make the shards safe; False where a stop or the deadline comes first."""
+        self.settling = True
+        try:
+            return self._drain(deadline) and self._sync(deadline)
+        finally:
+            self.settling = False
+
+    def _drain(self, deadline: float) -> bool:
+        # What has been read counts: it is learnt from, whatever the time is.
+        while self.waiting or any(worker.grant is not None for worker in self.workers):
+            if not self.waiting and self._too_late(deadline):
                 return False
-            if not self._learn(grant=False):
+            if not self._learn():
                 self._hear(_GLANCE_S)
+        return True
+
+    def _sync(self, deadline: float) -> bool:
         for worker in self.workers:
             worker.sync()
         while not all(worker.synced for worker in self.workers):
-            if time.monotonic() > deadline or (patient and self.job.stop):
+            if self._too_late(deadline):
                 return False
             self._hear(_GLANCE_S)
         return True
+
+    def _too_late(self, deadline: float) -> bool:
+        """Without a deadline there is time until somebody wants the run to stop."""
+        return bool(self.job.stop) if deadline == float("inf") else time.monotonic() > deadline
 
     def _save(self) -> None:
         sequences = [sequence for worker in self.workers for sequence in worker.sequences]
