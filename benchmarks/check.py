@@ -89,7 +89,7 @@ def rate_ratio(
     def values(options: Options) -> list[float]:
         config, other = workload(name, **changes), workload(name, **other_changes)
         guess, ratios = train(config, options.seconds, _SLOW).frames_per_s, []  # not counted: how long the others take
-        for repeat in range(options.repeats):
+        for repeat in range(options.repeats + options.repeats % 2):  # as often the one first as the other
             pair = [config, other] if repeat % 2 == 0 else [other, config]
             spent, frames = seconds_for_the_same(pair, long_enough(config, options.seconds, guess), guess)
             guess = frames / statistics.mean(spent)

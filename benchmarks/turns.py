@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -34,7 +35,7 @@ class Contender:
     def __init__(self, config: RunConfig, directory: Path, environment: dict[str, str] | None = None) -> None:
         directory.mkdir()
         file, self._out = directory / "config.yaml", directory / "run"
-        file.write_text(to_yaml(config))
+        file.write_text(to_yaml(replace(config, record_every_updates=1)))  # how far it is, to the update
         command = [sys.executable, "-m", "clearl", "run", "--config", str(file), "--out", str(self._out), "--quiet"]
         self._errors = (directory / "errors").open("w+")
         self.process = subprocess.Popen(
