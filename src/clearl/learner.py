@@ -20,7 +20,7 @@ BAD_UPDATES_IN_A_ROW = 10
 _COUNTERS = ("frames", "updates", "bad_updates", "_bad_in_a_row")
 
 Measure = Callable[[str], AbstractContextManager[None]]
-"""A context for each named part of an update; the learner has no clock, but whoever runs it may hold one."""
+"""A context for each named part of an update: whoever runs the learner may hold a clock, or use the moment before."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """MinAtar's Space Invaders with its three maps as numbers of 100 bits: the same game, stepped many times as fast.
 
-The package's own takes 16 microseconds a step, nearly all of them in NumPy calls on maps of 10x10; this one takes two.
-A map is one integer, the cell in row r and column c its bit 10 r + c, so that a row up or down is a shift by ten.
-Checkpoints hold the maps as the package has them. Tests play both games side by side.
+The package's own takes 24 microseconds for a step and its frame, most of them in NumPy calls on maps of 10x10; this one
+takes 1.3. A map is one integer, the cell in row r and column c its bit 10 r + c, so that a row up or down is a shift by
+ten. Checkpoints hold the maps as the package has them. Tests play both games side by side.
 """
 
 from __future__ import annotations
