@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from clearl.config import RunConfig
-from clearl.learner import Learner
+from clearl.learning.learner import Learner
 from clearl.methods.baseline import baseline
 from clearl.methods.clear import Clear
 from clearl.methods.ewc import Ewc, OnlineEwc

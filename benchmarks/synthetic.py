@@ -21,13 +21,13 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from clearl.acting.evaluator import Evaluation, Evaluator
+from clearl.acting.worker import Worker
 from clearl.bench.work import noise
-from clearl.checkpoint import CheckpointStore
 from clearl.config import RunConfig, from_yaml, to_yaml
-from clearl.evaluator import Evaluation, Evaluator
 from clearl.experiment import make_network
-from clearl.intake import Intake
-from clearl.learner import Learner, UpdateStats
+from clearl.learning.batching import Intake
+from clearl.learning.learner import Learner, UpdateStats
 from clearl.methods import make_method
 from clearl.nets.network import PolicyNetwork
 from clearl.records.run_dir import META_FILE
@@ -44,11 +44,11 @@ from clearl.runtimes.recorder import Recorder
 from clearl.runtimes.site import Wake
 from clearl.runtimes.stopping import StopFlag
 from clearl.seeding import derive
+from clearl.storage.checkpoints import CheckpointStore
 from clearl.suites import make_suite
-from clearl.tasks.cursor import PlanCursor
 from clearl.tasks.plan import Plan, single
+from clearl.tasks.schedule import PlanCursor
 from clearl.types import Payload, Rows, UnrollLayout
-from clearl.worker import Worker
 
 PARTS_ENTRY = "benchmarks.synthetic:load_parts"
 JOB_ENTRY = "benchmarks.synthetic:open_job"

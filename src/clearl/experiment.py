@@ -15,14 +15,14 @@ from typing import Any
 import torch
 
 from clearl import __version__
-from clearl.actor import Actor
-from clearl.agent import Agent
-from clearl.checkpoint import CheckpointStore
+from clearl.acting.actor import Actor
+from clearl.acting.agent import Agent
+from clearl.acting.evaluator import Evaluator
+from clearl.acting.worker import Worker
 from clearl.config import PLACEMENT, RunConfig, diff, from_yaml, to_yaml
 from clearl.errors import CorruptFileError, DivergedError, RunDirectoryError, StorageError
-from clearl.evaluator import Evaluator
-from clearl.intake import Intake
-from clearl.learner import Learner
+from clearl.learning.batching import Intake
+from clearl.learning.learner import Learner
 from clearl.methods import make_method
 from clearl.nets.network import PolicyNetwork, as_module, build_network
 from clearl.plugins import import_plugins
@@ -51,11 +51,11 @@ from clearl.runtimes.progress import fitting
 from clearl.runtimes.recorder import Recorder
 from clearl.runtimes.stopping import StopFlag, stop_on_signals
 from clearl.seeding import derive
+from clearl.storage.checkpoints import CheckpointStore
 from clearl.suites import make_suite
-from clearl.tasks.cursor import PlanCursor
 from clearl.tasks.plan import Plan
+from clearl.tasks.schedule import PlanCursor
 from clearl.types import EnvSpec, UnrollLayout, spec_from_json
-from clearl.worker import Worker
 
 PARTS_ENTRY = "clearl.experiment:load_parts"
 JOB_ENTRY = "clearl.experiment:open_job"

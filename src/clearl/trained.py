@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 from safetensors.torch import load, save
 
-from clearl.agent import Agent
+from clearl.acting.agent import Agent
+from clearl.acting.evaluator import Evaluation, Evaluator
 from clearl.config import RunConfig, from_yaml, to_yaml
 from clearl.errors import CorruptFileError, MissingExtraError, RunDirectoryError, UnknownNameError
-from clearl.evaluator import Evaluation, Evaluator
 from clearl.experiment import load_agent as load_from_run
 from clearl.experiment import make_network
 from clearl.nets.network import as_module

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from clearl.checkpoint import CheckpointStore
 from clearl.config import RunConfig
 from clearl.experiment import run
+from clearl.storage.checkpoints import CheckpointStore
 
 SMALL: dict[str, Any] = {
     "tasks": ("breakout", "breakout@1"), "runtime": "inline", "slots": 4, "batch_unrolls": 4, "unroll_steps": 5,

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from clearl.config import RunConfig
-from clearl.learner import Learner
+from clearl.learning.learner import Learner
 from clearl.methods import NAMES, make_method
 from clearl.nets.distribution import MaskedCategorical
 from clearl.nets.network import StepInput, as_module, build_network

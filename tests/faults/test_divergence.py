@@ -10,14 +10,14 @@ import torch
 from whole_runs import rows, small_config
 
 from clearl import methods
-from clearl.checkpoint import CheckpointStore
 from clearl.config import RunConfig
 from clearl.errors import DivergedError
 from clearl.experiment import run
-from clearl.learner import Learner
+from clearl.learning.learner import Learner
 from clearl.methods import Method
 from clearl.nets.network import PolicyNetwork, as_module
 from clearl.records.run_dir import RunDir
+from clearl.storage.checkpoints import CheckpointStore
 from clearl.types import Batch, Visit
 
 CONFIG = small_config(cycles=1, record_every_updates=1)

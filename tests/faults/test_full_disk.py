@@ -14,11 +14,11 @@ import pytest
 from small_disk import SmallDisk
 from whole_runs import assert_same_runs, context, small_config
 
-from clearl.checkpoint import CheckpointStore
 from clearl.config import RunConfig
 from clearl.errors import StorageError
 from clearl.experiment import run
 from clearl.records.schema import Row
+from clearl.storage.checkpoints import CheckpointStore
 
 CONFIGS = {
     "checkpoint": small_config(cycles=1),

@@ -14,13 +14,13 @@ import pytest
 from damage import files_of
 from whole_runs import rows, small_config
 
-from clearl.checkpoint import CheckpointStore
 from clearl.config import resolve
 from clearl.errors import ClearlError
 from clearl.experiment import load_agent, run
 from clearl.records.schema import Row
 from clearl.records.table import MetricsTable
 from clearl.report.load import load_runs
+from clearl.storage.checkpoints import CheckpointStore
 from clearl.trained import export_agent
 from clearl.trained import load_agent as load_exported
 

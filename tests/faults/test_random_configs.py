@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from clearl.config import Setting, resolve, settings
 from clearl.errors import ConfigError, MissingExtraError
 from clearl.experiment import run
-from clearl.learner import Learner
+from clearl.learning.learner import Learner
 from clearl.methods import NAMES
 from clearl.runtimes.bfloat16 import _try_out
 from clearl.types import Batch, Visit

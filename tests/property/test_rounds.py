@@ -9,13 +9,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clearl.intake import Intake, Pairs
+from clearl.learning.batching import Intake, Pairs
 from clearl.replay.codec import Codec
 from clearl.replay.mixing import Mixer
 from clearl.runtimes.distributed import next_to_read
 from clearl.runtimes.remote import RemoteWorker
-from clearl.tasks.cursor import Grant, PlanCursor
 from clearl.tasks.plan import Plan, single
+from clearl.tasks.schedule import Grant, PlanCursor
 from clearl.types import EnvSpec, UnrollLayout
 
 LAYOUT = UnrollLayout(EnvSpec((1,), "float32", 2), 1)

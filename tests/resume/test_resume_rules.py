@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from whole_runs import assert_same_runs, contents, rows, shards, small_config, start, state
 
-from clearl.checkpoint import CheckpointStore
 from clearl.config import RunConfig
 from clearl.errors import CorruptFileError, RunDirectoryError
 from clearl.experiment import run
 from clearl.methods import NAMES
 from clearl.records.run_dir import RunDir
 from clearl.records.schema import Row
+from clearl.storage.checkpoints import CheckpointStore
 
 CONFIG = small_config(cycles=1)
 

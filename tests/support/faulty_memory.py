@@ -10,9 +10,9 @@ import signal
 
 from faulty_envs import ordered
 
+from clearl.acting.worker import Worker
 from clearl.replay.shard import insert_each
 from clearl.types import Rows
-from clearl.worker import Worker
 
 
 def _remember(self: Worker, new: Rows) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from clearl.checkpoint import CheckpointStore
 from clearl.config import RunConfig, to_yaml
 from clearl.experiment import load_parts, run
 from clearl.records.reader import scan_rows
@@ -23,6 +22,7 @@ from clearl.records.schema import Row
 from clearl.replay.framing import open_record
 from clearl.replay.shard import ReplayShard
 from clearl.seeding import derive, unroll_numbers
+from clearl.storage.checkpoints import CheckpointStore
 
 SMALL: dict[str, Any] = {
     "method": "clear", "suite": "minatar", "tasks": ("breakout", "freeway"), "cycles": 2, "frames_per_visit": 600,

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from clearl.acting.preprocess import stack_frames
 from clearl.config import RunConfig, from_yaml
-from clearl.intake import make_batch
-from clearl.learner import Learner
+from clearl.learning.batching import make_batch
+from clearl.learning.learner import Learner
 from clearl.methods import make_method
 from clearl.nets.network import PolicyNetwork, StepInput, build_network
 from clearl.nets.weights import FlatWeights
-from clearl.preprocess import stack_frames
 from clearl.runtimes.machine import cores
 from clearl.runtimes.timing import Stopwatch
 from clearl.seeding import generator

@@ -19,9 +19,9 @@ from clearl.methods.anchors import OnlineAnchor, select
 from clearl.methods.consolidation import Consolidation
 from clearl.methods.ewc import check_gamma, check_wrapped
 from clearl.methods.method import Method
-from clearl.nets.columns import ACTIVE, KNOWLEDGE_BASE, TwoColumns
 from clearl.nets.distribution import MaskedCategorical
 from clearl.nets.network import ActorCritic, PolicyNetwork, StepInput
+from clearl.nets.two_columns import ACTIVE, KNOWLEDGE_BASE, TwoColumns
 from clearl.types import Batch, Visit
 
 COMPRESS_SHARE = 0.25

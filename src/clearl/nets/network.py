@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from clearl.errors import ConfigError
-from clearl.nets.memory import LstmCore
+from clearl.nets.lstm import LstmCore
 from clearl.nets.torsos import Torso, build_torso
 from clearl.seeding import derive
 from clearl.types import EnvSpec

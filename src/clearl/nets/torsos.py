@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from clearl.errors import ConfigError
-from clearl.nets.pixels import relu_conv
+from clearl.nets.byte_conv import relu_conv
 from clearl.registry import Registry
 
 Shape = tuple[int, ...]
@@ -160,7 +160,7 @@ class Torso(nn.Module):
     def prepare(self, observation: Tensor) -> Tensor:
         """As float32, bytes scaled to [0, 1]; images channels last in memory, on which convolutions are faster.
 
-        Where a convolution on the CPU comes first, bytes stay bytes: see `clearl.nets.pixels`.
+        Where a convolution on the CPU comes first, bytes stay bytes: see `clearl.nets.byte_conv`.
         """
         layout = torch.channels_last if observation.dim() == 4 else torch.preserve_format
         if observation.dtype != torch.uint8:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from clearl.intake import Intake, Staging
+from clearl.learning.batching import Intake, Staging
 from clearl.nets.weights import FlatWeights
 from clearl.records.schema import summary_row
 from clearl.runtimes.job import Job

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from clearl.checkpoint import Saved
-from clearl.evaluator import EvaluationCancelled
-from clearl.intake import Pairs
+from clearl.acting.evaluator import EvaluationCancelled
+from clearl.learning.batching import Pairs
 from clearl.runtimes.job import Job, Order
 from clearl.runtimes.progress import Progress, fitting
+from clearl.storage.checkpoints import Saved
 
 
 def run_inline(order: Order) -> None:

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from clearl.checkpoint import CheckpointStore
+from clearl.acting.evaluator import Evaluator
+from clearl.acting.worker import Worker
 from clearl.config import RunConfig
-from clearl.evaluator import Evaluator
-from clearl.intake import Intake
-from clearl.learner import Learner
+from clearl.learning.batching import Intake
+from clearl.learning.learner import Learner
 from clearl.nets.network import PolicyNetwork
 from clearl.registry import load_entry
 from clearl.runtimes.recorder import Recorder, RowListener
 from clearl.runtimes.stopping import StopFlag
-from clearl.tasks.cursor import PlanCursor
+from clearl.storage.checkpoints import CheckpointStore
 from clearl.tasks.plan import Plan
+from clearl.tasks.schedule import PlanCursor
 from clearl.types import UnrollLayout
-from clearl.worker import Worker
 
 
 class Parts(Protocol):

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from clearl.checkpoint import Saved
 from clearl.errors import CorruptFileError
 from clearl.runtimes.job import Job
+from clearl.storage.checkpoints import Saved
 from clearl.types import Batch
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from clearl.evaluator import Evaluation
-from clearl.learner import Learner, UpdateStats
+from clearl.acting.evaluator import Evaluation
+from clearl.learning.learner import Learner, UpdateStats
 from clearl.records.schema import Row, eval_row, fault_row, restart_row, resume_row, segment_row, train_row
 from clearl.records.writer import MetricsWriter
 from clearl.tasks.plan import Plan

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from clearl.acting.evaluator import Evaluation
 from clearl.config import to_yaml
-from clearl.evaluator import Evaluation
-from clearl.intake import Pairs
+from clearl.learning.batching import Pairs
 from clearl.runtimes.job import Job
 from clearl.runtimes.messages import Evaluate, Evaluated, Produce, Produced, Ready, Setup, Sync, Synced
 from clearl.runtimes.site import Board, Child
 from clearl.runtimes.supervisor import Supervisor, Surroundings
 from clearl.runtimes.timing import add_seconds
-from clearl.tasks.cursor import Grant
+from clearl.tasks.schedule import Grant
 
 
 class RemoteWorker:

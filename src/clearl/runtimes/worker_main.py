@@ -8,6 +8,7 @@ from typing import cast
 import numpy as np
 import torch
 
+from clearl.acting.worker import Worker
 from clearl.nets.network import PolicyNetwork
 from clearl.nets.weights import FlatWeights
 from clearl.runtimes.child import Link
@@ -16,7 +17,6 @@ from clearl.runtimes.program import Outlet, OwnPairs, Places, heartbeat, make_pa
 from clearl.runtimes.shared import PairBlock, SharedBlock, WeightBoard
 from clearl.runtimes.timing import Stopwatch, TimedNetwork, TimedSuite
 from clearl.types import UnrollLayout, row
-from clearl.worker import Worker
 
 _ROUNDS_TO_RECLAIM = 16  # with small frames, asking each time costs as much as a tenth of replay
 

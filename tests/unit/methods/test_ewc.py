@@ -8,7 +8,7 @@ from torch import nn
 
 from clearl.config import RunConfig
 from clearl.errors import ConfigError
-from clearl.learner import Learner
+from clearl.learning.learner import Learner
 from clearl.methods.anchors import OnlineAnchor, TaskAnchors
 from clearl.methods.clear import Clear
 from clearl.methods.ewc import Ewc, OnlineEwc

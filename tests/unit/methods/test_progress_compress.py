@@ -9,13 +9,13 @@ import torch
 
 from clearl.config import RunConfig
 from clearl.errors import ConfigError
-from clearl.learner import Learner
+from clearl.learning.learner import Learner
 from clearl.methods.baseline import baseline
 from clearl.methods.clear import Clear
 from clearl.methods.progress_compress import ProgressCompress
-from clearl.nets.columns import TwoColumns
 from clearl.nets.distribution import MaskedCategorical
 from clearl.nets.network import StepInput, build_network
+from clearl.nets.two_columns import TwoColumns
 from clearl.types import EnvSpec, Visit
 
 SPEC = EnvSpec((4,), "float32", 3)

@@ -1,0 +1,50 @@
+"""A worker: an actor, and a replay shard for each of its slots. What it produces are pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clearl.acting.actor import Actor, Episode
+from clearl.replay.shard import ReplayShard, insert_each
+from clearl.types import Payload, Rows
+
+
+class Worker:
+    """Produces one (new, replay) pair for each of its slots at a time, as in the paper's Appendix A.1."""
+
+    def __init__(self, actor: Actor, shards: Sequence[ReplayShard]) -> None:
+        self.actor, self.shards = actor, list(shards)
+
+    def act(self, tasks: Sequence[str], new: Rows) -> list[Episode]:
+        """The first half of a pair: one unroll for each slot."""
+        self.actor.assign(tasks)
+        return self.actor.fill(new)
+
+    def recall(self) -> list[Payload | None]:
+        """The second half: one of the past for each slot, where there is one.
+
+        It stays packed: the learner takes one unroll of each pair, and unpacks no more than that.
+        """
+        return [shard.draw() for shard in self.shards] or [None] * len(self.actor.slots)
+
+    def remember(self, new: Rows) -> None:
+        """Insert the first half into the shards: after `recall`, so that the second is never the same unroll.
+
+        The paper inserts first and then draws another; what is drawn is uniform over all unrolls before either way.
+        """
+        insert_each(self.shards, new)
+
+    def replay_counters(self) -> dict[str, int]:
+        """What the shards hold, over all slots."""
+        return {
+            "held": sum([shard.held for shard in self.shards]),
+            # Without waste: when segments are rewritten depends on when a run was resumed, what they hold does not.
+            "bytes": sum([shard.held_nbytes for shard in self.shards]),
+            "quarantined": sum([shard.quarantined for shard in self.shards]),
+        }
+
+    def close(self) -> None:
+        """Close environments and shards."""
+        self.actor.close()
+        for shard in self.shards:
+            shard.close()

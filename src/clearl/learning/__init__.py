@@ -1,0 +1,1 @@
+"""From pairs of unrolls to updated weights: batches, the learner, its optimisers."""

@@ -1,0 +1,142 @@
+"""The learner: one optimiser step per batch, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from clearl.config import RunConfig
+from clearl.errors import ConfigError, DivergedError
+from clearl.learning.optimizer import annealed_rate, make_optimizer
+from clearl.methods.method import Method
+from clearl.nets.network import PolicyNetwork, as_module
+from clearl.types import Batch, Visit
+
+BAD_UPDATES_IN_A_ROW = 10
+_COUNTERS = ("frames", "updates", "bad_updates", "_bad_in_a_row")
+
+Measure = Callable[[str], AbstractContextManager[None]]
+"""A context for each named part of an update: whoever runs the learner may hold a clock, or use the moment before."""
+
+
+@dataclass(frozen=True)
+class UpdateStats:
+    """What one update did."""
+
+    loss: dict[str, float]
+    """Each term, unweighted, per step of the batch."""
+    grad_norm: float
+    learning_rate: float
+    applied: bool
+
+
+class Learner:
+    """Owns the network, the optimiser and the counters of training."""
+
+    def __init__(
+        self, *, network: PolicyNetwork, method: Method, config: RunConfig, batch_frames: int, total_frames: int | None
+    ) -> None:
+        self.network, self.method, self.config = network, method, config
+        self.device = find_device(config.device)
+        as_module(network).to(self.device)
+        self.batch_frames, self.total_frames = batch_frames, total_frames
+        self.measure: Measure = lambda part: nullcontext()
+        self.parameters = list(as_module(network).parameters())
+        self.optimizer = make_optimizer(config, self.parameters)
+        self.frames = self.updates = self.bad_updates = self._bad_in_a_row = 0
+
+    def update(self, batch: Batch, visit: Visit | None) -> UpdateStats:
+        """One optimiser step. `visit` is given only where the method needs boundaries."""
+        if visit is not None:
+            self.method.visit(self.network, visit)
+        rate = annealed_rate(self.config, self.frames, self.total_frames)
+        with self.measure("forward"):
+            losses = self._losses(_moved(batch, self.device))
+            weights = self.method.weights()
+            total = torch.stack([weights[name] * loss for name, loss in losses.items()]).sum()
+
+        with self.measure("backward"):
+            self.optimizer.zero_grad()
+            total.backward()
+        with self.measure("optimiser"):
+            grads = [p.grad for p in self.parameters if p.grad is not None]
+            norm = torch.nn.utils.get_total_norm(grads)
+            applied = bool(torch.isfinite(norm) & torch.isfinite(total))
+            if applied:
+                self._apply(norm, rate)
+        self._count(applied)
+        steps = batch.action.numel()
+        values = torch.stack([loss.detach() for loss in losses.values()]).tolist()
+        terms = {name: value / steps for name, value in zip(losses, values, strict=True)}
+        return UpdateStats(terms, float(norm), rate, applied)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Network, optimiser and method as named tensors."""
+        named = {f"network/{name}": tensor for name, tensor in as_module(self.network).state_dict().items()}
+        named |= {f"optimizer/{name}": tensor for name, tensor in self.optimizer.tensors().items()}
+        named |= {f"method/{name}": tensor for name, tensor in self.method.tensors().items()}
+        return {name: tensor.cpu() for name, tensor in named.items()}
+
+    def state(self) -> dict[str, Any]:
+        """Counters and the method's own state, as JSON types."""
+        counters = {name: getattr(self, name) for name in _COUNTERS}
+        return {"counters": counters, "method": self.method.state()}
+
+    def restore(self, tensors: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> None:
+        """Go on exactly where `tensors` and `state` were taken."""
+        parts: dict[str, dict[str, torch.Tensor]] = {"network": {}, "optimizer": {}, "method": {}}
+        for name, tensor in tensors.items():
+            part, _, rest = name.partition("/")
+            parts[part][rest] = tensor.to(self.device)
+        as_module(self.network).load_state_dict(parts["network"])
+        self.optimizer.restore(parts["optimizer"])
+        self.method.restore(self.network, parts["method"], state["method"])
+        for name in _COUNTERS:
+            setattr(self, name, int(state["counters"][name]))
+
+    def _losses(self, batch: Batch) -> dict[str, torch.Tensor]:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.autocast):
+            losses = self.method.losses(self.network, batch)
+        if losses.keys() != self.method.weights().keys():
+            unmatched = sorted(losses.keys() ^ self.method.weights().keys())
+            raise ConfigError(f"every term of the loss needs a weight, and every weight a term; unmatched: {unmatched}")
+        return losses
+
+    def _apply(self, norm: torch.Tensor, rate: float) -> None:
+        if self.config.grad_norm_clip is not None:
+            torch.nn.utils.clip_grads_with_norm_(self.parameters, self.config.grad_norm_clip, norm)
+        self.optimizer.lr = rate
+        self.optimizer.step()
+
+    def _count(self, applied: bool) -> None:
+        self.frames += self.batch_frames
+        self.updates += 1
+        self._bad_in_a_row = 0 if applied else self._bad_in_a_row + 1
+        self.bad_updates += not applied
+        if self._bad_in_a_row >= BAD_UPDATES_IN_A_ROW:
+            raise DivergedError(
+                f"losses or gradients were not finite {BAD_UPDATES_IN_A_ROW} times in a row, until update "
+                f"{self.updates}; the parameters are as before. Lower learning_rate, or set grad_norm_clip"
+            )
+
+
+def find_device(name: str) -> torch.device:
+    """The device of that name, or an error that says what there is instead."""
+    device = torch.device(name)
+    there = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    if (device.index or 0) >= there[device.type]:
+        usable = ", ".join(kind for kind, count in there.items() if count)
+        raise ConfigError(f"device {name!r} is not there; torch sees: {usable} (clearl doctor says more)")
+    return device
+
+
+def _moved(batch: Batch, device: torch.device) -> Batch:
+    """The batch on `device`. CUDA copies from pinned memory while the processor goes on."""
+    if device.type == "cpu":
+        return batch
+    pinned = (tensor.pin_memory() if device.type == "cuda" else tensor for tensor in batch)
+    return Batch(*(tensor.to(device, non_blocking=True) for tensor in pinned))

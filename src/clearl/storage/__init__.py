@@ -1,0 +1,1 @@
+"""Files that survive a crash: checkpoints, and the codec of what they hold."""

@@ -1,0 +1,169 @@
+"""The evaluator: one whole episode in each environment, with the policy's own memory, and no thought for the dead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from clearl.acting.evaluator import EvaluationCancelled, Evaluator
+from clearl.nets.network import StepInput, StepOutput
+from clearl.types import EnvSpec, EnvStep
+
+
+class Ladder:
+    """Environment i ends after (i + 1) * steps, by death or, if odd, by time; a step gives 1, after the end 100."""
+
+    def __init__(self, num_envs: int, steps: int = 1) -> None:
+        self.num_envs, self.steps = num_envs, steps
+
+    def reset(self, *, seed: int | None = None) -> np.ndarray:
+        self.time, self.seed, self.actions = 0, seed, []
+        return np.zeros((self.num_envs, 1), np.float32)
+
+    def step(self, actions: np.ndarray) -> EnvStep:
+        self.actions.append(actions.copy())
+        self.time += 1
+        places = np.arange(self.num_envs)
+        ends = (places + 1) * self.steps
+        over, alive, odd = ends == self.time, ends >= self.time, places % 2 == 1
+        frames = np.full((self.num_envs, 1), self.time, np.float32)
+        reward = np.where(alive, 1, 100).astype(np.float32)
+        return EnvStep(frames, reward, over & ~odd, over & odd, np.ones(self.num_envs, bool), over & ~odd)
+
+    def get_state(self) -> None: ...
+
+    def set_state(self, state: dict[str, Any]) -> np.ndarray:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class LadderSuite:
+    """Two ladders; the rungs of `far` are twice as high, so that it takes twice the steps."""
+
+    name, tasks = "ladder", ("up", "far")
+    spec = EnvSpec((1,), "float32", 3)
+
+    def __init__(self) -> None:
+        self.made: list[Ladder] = []
+
+    def mask(self, task: str) -> np.ndarray:
+        return np.array([True, False, True])
+
+    def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> Ladder:
+        assert not training
+        self.made.append(Ladder(num_envs, steps=2 if task == "far" else 1))
+        return self.made[-1]
+
+    def render(self, task: str, frame: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+
+class Diary:
+    """A network that writes down what it was asked; its state counts its steps, and it prefers the masked action."""
+
+    core_size = 1
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[StepInput, torch.Tensor]] = []
+
+    def act(self, inputs: StepInput, state: torch.Tensor, *, column: str = "act") -> StepOutput:
+        assert column == "evaluate"
+        self.asked.append((inputs, state.clone()))
+        count = len(inputs.first)
+        return StepOutput(torch.tensor([0.0, 50.0, 0.0]).repeat(count, 1), torch.zeros(count), state + 1)
+
+    def unroll(self, inputs: StepInput, state: torch.Tensor) -> StepOutput:
+        raise NotImplementedError
+
+    def evaluated_column(self) -> str:
+        return "base"
+
+
+@pytest.fixture
+def parts() -> tuple[Evaluator, LadderSuite, Diary]:
+    suite, diary = LadderSuite(), Diary()
+    evaluator = Evaluator(suite=suite, network=diary, seed=1, episodes=4, max_steps=100, reward_clip="unit")
+    return evaluator, suite, diary
+
+
+def test_each_environment_counts_for_one_episode(parts: tuple[Evaluator, LadderSuite, Diary]) -> None:
+    (done,) = parts[0].evaluate(("up",), 3)
+    assert done.scores == (1, 2, 3, 4) and done.steps == 10 and done.column == "base"
+    assert (done.mean, done.std) == (2.5, pytest.approx(1.25**0.5))
+
+
+def test_tasks_played_together_score_as_each_by_itself(parts: tuple[Evaluator, LadderSuite, Diary]) -> None:
+    evaluator, suite, diary = parts
+    together = evaluator.evaluate(("up", "far"), 5)
+    up, far = suite.made
+    played = up.actions, far.actions
+    assert [(done.task, done.scores, done.steps) for done in together] == [
+        ("up", (1, 2, 3, 4), 10),
+        ("far", (2, 4, 6, 8), 20),
+    ]
+    assert [len(inputs.first) for inputs, _ in diary.asked] == [8, 7, 5, 4, 2, 2, 1, 1]
+    assert (len(up.actions), len(far.actions)) == (4, 8), "who is through is left alone"
+    for task, ladder, actions in zip(("far", "up"), (far, up), reversed(played), strict=True):
+        (alone,) = evaluator.evaluate((task,), 5)
+        assert alone in together
+        np.testing.assert_array_equal(ladder.actions, actions)
+
+
+def test_only_those_who_play_are_thought_about_and_each_keeps_its_memory(
+    parts: tuple[Evaluator, LadderSuite, Diary],
+) -> None:
+    evaluator, _, diary = parts
+    evaluator.evaluate(("up",), 0)
+    assert [len(inputs.first) for inputs, _ in diary.asked] == [4, 3, 2, 1]
+    assert [state.flatten().tolist() for _, state in diary.asked] == [[0] * 4, [1] * 3, [2] * 2, [3]]
+    assert [inputs.observation.flatten().tolist() for inputs, _ in diary.asked] == [[0] * 4, [1] * 3, [2] * 2, [3]]
+    assert diary.asked[0][0].first.all() and not diary.asked[1][0].first.any()
+    assert [inputs.last_reward.tolist() for inputs, _ in diary.asked][1:] == [[1] * 3, [1] * 2, [1]]
+
+
+def test_frames_are_stacked_from_the_start_of_each_episode_on(parts: tuple[Evaluator, LadderSuite, Diary]) -> None:
+    evaluator, suite, diary = parts
+    suite.spec = EnvSpec((1,), "float32", 3, stack=3)
+    evaluator.evaluate(("up", "far"), 0)
+    seen = [inputs.observation[-1].tolist() for inputs, _ in diary.asked]  # of the one who plays longest
+    assert seen == [[0, 0, 0], [0, 0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 5], [4, 5, 6], [5, 6, 7]]
+
+
+def test_masked_actions_are_never_taken_and_the_last_action_is_remembered(
+    parts: tuple[Evaluator, LadderSuite, Diary],
+) -> None:
+    evaluator, suite, diary = parts
+    for index in range(10):
+        evaluator.evaluate(("up",), index)
+        taken = suite.made[0].actions
+        assert not any((actions == 1).any() for actions in taken)
+        assert diary.asked[-1][0].last_action.tolist() == [taken[-2][3]]
+    assert len(suite.made) == 1, "environments are built once"
+
+
+def test_an_evaluation_depends_on_its_index_and_on_nothing_before_it(
+    parts: tuple[Evaluator, LadderSuite, Diary],
+) -> None:
+    evaluator, suite, _ = parts
+
+    def play(index: int) -> tuple[int | None, list[list[int]]]:
+        evaluator.evaluate(("up",), index)
+        return suite.made[0].seed, [actions.tolist() for actions in suite.made[0].actions]
+
+    first = play(1)
+    assert play(2) != first and play(1) == first
+
+
+def test_long_episodes_are_cut_and_a_cancelled_evaluation_says_so(
+    parts: tuple[Evaluator, LadderSuite, Diary],
+) -> None:
+    evaluator, *_ = parts
+    evaluator.max_steps = 2
+    assert evaluator.evaluate(("up",), 0)[0].scores == (1, 2, 2, 2)
+    with pytest.raises(EvaluationCancelled):
+        evaluator.evaluate(("up",), 0, cancelled=lambda: True)
