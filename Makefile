@@ -2,6 +2,9 @@
 PYTHON ?= $(shell for p in python3.11 python3; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Given by its path, it satisfies the extra `minatar` without an index.
+MINATAR_FAST := ./distributions/minatar-fast
+SOURCES := src tests benchmarks tools distributions
 # One thread a process keeps two test processes from fighting over two cores.
 TEST_ENV := OMP_NUM_THREADS=1
 TEST_JOBS ?= 2
@@ -22,13 +25,13 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "clearl needs Python 3.11 or newer: install it, or say make PYTHON=/path/to/python" >&2; exit 1; }
 	PYTHON="$(PYTHON)" tools/make-venv.sh .venv
 
-.venv/.installed: pyproject.toml | $(BIN)/python
-	$(PIP) install --quiet --editable '.[minatar]'
+.venv/.installed: pyproject.toml $(MINATAR_FAST)/pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet --editable '.[minatar]' $(MINATAR_FAST)
 	@touch $@
 
-.venv/.installed-all: pyproject.toml tools/system-packages.sh | $(BIN)/python
+.venv/.installed-all: pyproject.toml $(MINATAR_FAST)/pyproject.toml tools/system-packages.sh | $(BIN)/python
 	tools/system-packages.sh
-	$(PIP) install --quiet --editable '.[all,dev]'
+	$(PIP) install --quiet --editable '.[all,dev]' $(MINATAR_FAST)
 	@touch .venv/.installed $@
 
 install: .venv/.installed
@@ -49,8 +52,8 @@ test-nightly: install-all
 	$(BIN)/python -m pytest -m nightly
 
 lint: install-all
-	$(BIN)/ruff check src tests benchmarks tools
-	$(BIN)/ruff format --check src tests benchmarks tools
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
 
 type: install-all
 	$(BIN)/pyright
@@ -68,5 +71,5 @@ docs: install-all
 	$(BIN)/python tools/build_docs.py build/docs
 
 clean:
-	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache src/clearl.egg-info
-	find src tests benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache src/clearl.egg-info distributions/*/src/*.egg-info distributions/*/build
+	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
 
 from clearl.config import RunConfig
-from clearl.errors import ConfigError, MissingExtraError, UnknownNameError
+from clearl.errors import ConfigError, UnknownNameError
 from clearl.seeding import derive, generator
-from clearl.suites.minatar_invaders import SpaceInvaders, look
+from clearl.suites.minatar_games import find_game, package_path
 from clearl.types import EnvSpec, EnvStep
 
 NUM_ACTIONS = 6
@@ -99,7 +95,7 @@ class MinAtarSuite:
         self.spec = replace(SPEC, stack=config.frame_stack or 1)
         self._parsed = {task: parse_task(task) for task in self.tasks}
         self._sticky = config.sticky_action_probability
-        _package_path()
+        package_path()
 
     def mask(self, task: str) -> np.ndarray:
         return np.ones(NUM_ACTIONS, bool)
@@ -131,7 +127,8 @@ class MinAtarEnvs:
         self._controls = control_scheme(task.scheme)
         # Freeway ends only by its clock, which the frame does not show: a time limit, not a death.
         self._ends_by_clock = task.game == "freeway"
-        self._games: list[Any] = [_make_game(task.game) for _ in range(num_envs)]
+        self._game = find_game(task.game)
+        self._games: list[Any] = [self._game.make() for _ in range(num_envs)]
         self._seed(seed)
         self._last_actions = [0] * num_envs
         self._waiting = [False] * num_envs  # truncated: the next action is ignored
@@ -168,7 +165,7 @@ class MinAtarEnvs:
         return EnvStep(self._frames(), reward, terminated, truncated, valid, first)
 
     def get_state(self) -> dict[str, Any]:
-        games = [_variables(game) for game in self._games]
+        games = [self._game.variables(game) for game in self._games]
         arrays = [name for name, value in games[0].items() if isinstance(value, np.ndarray)]
         skipped = {*arrays, "random", "channels", "action_map"}
         numbers = [game.random.get_state(legacy=False) for game in self._games]
@@ -188,7 +185,7 @@ class MinAtarEnvs:
         self._waiting, self._last_actions = list(state["waiting"]), list(state["last_actions"])
         for index, game in enumerate(self._games):
             arrays = {name.removeprefix("array_"): a[index].copy() for name, a in state.items() if name[:6] == "array_"}
-            _set_variables(game, {**{k: _plain(v) for k, v in state["values"][index].items()}, **arrays})
+            self._game.restore(game, {**{k: _plain(v) for k, v in state["values"][index].items()}, **arrays})
             key, position = state["random_key"][index], int(state["random_position"][index])
             game.random.set_state(("MT19937", np.asarray(key, np.uint32), position))
         return self._frames()
@@ -206,7 +203,7 @@ class MinAtarEnvs:
 
     def _frames(self) -> np.ndarray:
         frames = np.zeros((self.num_envs, *SPEC.frame_shape), bool)
-        frames[:, : CHANNELS[self._task.game]] = _look(self._games)
+        frames[:, : CHANNELS[self._task.game]] = self._game.look(self._games)
         mark = self._task.mark
         if mark is not None:
             channel, rows = mark
@@ -214,49 +211,8 @@ class MinAtarEnvs:
         return frames
 
 
-def _make_game(game: str) -> Any:
-    return SpaceInvaders() if game == "space_invaders" else _game_module(game).Env(ramping=True)
-
-
-def _look(games: Sequence[Any]) -> np.ndarray:
-    """[n, C, 10, 10] bool."""
-    if isinstance(games[0], SpaceInvaders):
-        return look(games)
-    return np.stack([game.state() for game in games]).transpose(0, 3, 1, 2)
-
-
-def _variables(game: Any) -> dict[str, Any]:
-    return game.variables() if isinstance(game, SpaceInvaders) else vars(game)
-
-
-def _set_variables(game: Any, variables: dict[str, Any]) -> None:
-    if isinstance(game, SpaceInvaders):
-        game.restore(variables)
-    else:
-        vars(game).update(variables)
-
-
 def _plain(value: Any) -> Any:
     """A deep copy in JSON's types: the games mix NumPy's integers with Python's."""
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _package_path() -> Path:
-    spec = importlib.util.find_spec("minatar")
-    if spec is None or spec.origin is None:
-        raise MissingExtraError("suite minatar", "minatar", "install it with: pip install 'clearl[minatar]'")
-    return Path(spec.origin).parent
-
-
-def _game_module(game: str) -> ModuleType:
-    """The game's own file, without the package around it, which imports matplotlib and seaborn (1.5 s a worker)."""
-    name = f"clearl.suites._minatar_{game}"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, _package_path() / "environments" / f"{game}.py")
-        assert spec is not None and spec.loader is not None, "a path that ends in .py always has a loader"
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        sys.modules[name] = module
-    return sys.modules[name]

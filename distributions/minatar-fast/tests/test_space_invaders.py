@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from clearl_minatar_fast.space_invaders import FIRE, LEFT, RIGHT, SpaceInvaders, look
 
-from clearl.suites.minatar import _game_module
-from clearl.suites.minatar_invaders import FIRE, LEFT, RIGHT, SpaceInvaders, look
+from clearl.suites.minatar_games import game_module
 
 UNSEEN = ("random", "channels", "action_map")
 
@@ -46,7 +46,7 @@ def play(ours: SpaceInvaders, theirs: Any, rng: np.random.Generator, steps: int,
 
 @pytest.mark.parametrize("seed", range(5))
 def test_both_games_agree_on_everything_at_every_step(seed: int) -> None:
-    ours, theirs = SpaceInvaders(), _game_module("space_invaders").Env(ramping=True)
+    ours, theirs = SpaceInvaders(), game_module("space_invaders").Env(ramping=True)
     assert_same(ours, theirs)
     seen = play(ours, theirs, np.random.default_rng(seed), 2000, immortal=False)
     assert seen["deaths"] > 10 and seen["rewards"] > 100
@@ -54,13 +54,13 @@ def test_both_games_agree_on_everything_at_every_step(seed: int) -> None:
 
 def test_they_agree_in_late_waves_and_when_aliens_land() -> None:
     """A player who goes on when hit gets that far."""
-    ours, theirs = SpaceInvaders(), _game_module("space_invaders").Env(ramping=True)
+    ours, theirs = SpaceInvaders(), game_module("space_invaders").Env(ramping=True)
     seen = play(ours, theirs, np.random.default_rng(7), 6000, immortal=True)
     assert seen["landings"] > 0 and seen["waves"] == 6, seen
 
 
 def test_each_takes_up_what_the_other_has_left() -> None:
-    rng, game = np.random.default_rng(3), _game_module("space_invaders")
+    rng, game = np.random.default_rng(3), game_module("space_invaders")
     ours, theirs = SpaceInvaders(), game.Env(ramping=True)
     play(ours, theirs, rng, 137, immortal=True)
     again, other = SpaceInvaders(), game.Env(ramping=True)

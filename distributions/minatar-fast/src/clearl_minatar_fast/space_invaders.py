@@ -139,3 +139,22 @@ def _as_number(cells: np.ndarray) -> int:
     if np.shape(cells) != (SIZE, SIZE):
         raise ValueError(f"a map of Space Invaders has {SIZE}x{SIZE} cells, not the shape {np.shape(cells)}")
     return int.from_bytes(np.packbits(np.asarray(cells) != 0, bitorder="little").tobytes(), "little")
+
+
+class _Game:
+    """How clearl makes, sees, saves and restores games; see `clearl.suites.minatar_games.Game`."""
+
+    def make(self) -> SpaceInvaders:
+        return SpaceInvaders()
+
+    def look(self, games: Sequence[SpaceInvaders]) -> np.ndarray:
+        return look(games)
+
+    def variables(self, game: SpaceInvaders) -> dict[str, Any]:
+        return game.variables()
+
+    def restore(self, game: SpaceInvaders, variables: dict[str, Any]) -> None:
+        game.restore(variables)
+
+
+GAME = _Game()
