@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch.optim.adam import adam
@@ -11,6 +12,8 @@ from torch.optim.adam import adam
 from clearl.config import RunConfig
 
 State = dict[str, torch.Tensor]
+
+_BETA_1, _BETA_2 = 0.9, 0.999
 
 
 class Optimizer(ABC):
@@ -39,6 +42,18 @@ class Optimizer(ABC):
                 state.update(self._initial(param))
         self._move(moved)
 
+    def reset(self, param: torch.Tensor, index: Any = None) -> None:
+        """Reset the state of a parameter, or of `param[index]` only, to what it is before the first step.
+
+        For whoever gives a parameter new values: moments of the old ones would drive the new ones for a while. `index`
+        may be whatever indexes a tensor, e.g. `3` or a list of rows for units, `(slice(None), columns)` for inputs.
+        """
+        state = self._state_of(param)
+        if index is None:
+            state.clear()
+        elif state:
+            self._reset_part(param, state, index)
+
     def tensors(self) -> State:
         """The whole state, named `index of the parameter/name`."""
         return {f"{i}/{name}": tensor for i, state in enumerate(self._states) for name, tensor in state.items()}
@@ -50,10 +65,23 @@ class Optimizer(ABC):
             index, _, key = name.partition("/")
             states[int(index)][key] = tensor.clone()
         for param, state in zip(self.params, states, strict=True):
-            expected = {name: tensor.shape for name, tensor in self._initial(param).items()} if state else {}
-            if {name: tensor.shape for name, tensor in state.items()} != expected:
+            if state and not self._fits(param, state):
                 raise ValueError("the state of the optimiser does not fit the parameters")
         self._states = states
+
+    def _state_of(self, param: torch.Tensor) -> State:
+        for known, state in zip(self.params, self._states, strict=True):
+            if known is param:
+                return state
+        raise ValueError("not a parameter of this optimiser")
+
+    def _reset_part(self, param: torch.Tensor, state: State, index: Any) -> None:
+        for name, initial in self._initial(param).items():
+            state[name][index] = initial[index]
+
+    def _fits(self, param: torch.Tensor, state: State) -> bool:
+        shapes = {name: tensor.shape for name, tensor in self._initial(param).items()}
+        return {name: tensor.shape for name, tensor in state.items()} == shapes
 
     @abstractmethod
     def _initial(self, param: torch.Tensor) -> State:
@@ -65,7 +93,7 @@ class Optimizer(ABC):
 
 
 class Adam(Optimizer):
-    """PyTorch's own step, in one kernel."""
+    """PyTorch's own step, in one kernel; parameters of which a part was reset count steps for each element."""
 
     def __init__(self, params: Iterable[torch.nn.Parameter], *, lr: float, eps: float) -> None:
         super().__init__(params, lr=lr)
@@ -75,15 +103,38 @@ class Adam(Optimizer):
         step = torch.zeros((), dtype=torch.float32, device=param.device)
         return {"step": step, "exp_avg": torch.zeros_like(param), "exp_avg_sq": torch.zeros_like(param)}
 
+    def _reset_part(self, param: torch.Tensor, state: State, index: Any) -> None:
+        # The bias corrections of a part that starts again are those of its own age: with the old count, its first
+        # steps would be three times too long, (1 - 0.9) / sqrt(1 - 0.999).
+        state["step"] = state["step"].expand(param.shape).clone()
+        for tensor in state.values():
+            tensor[index] = 0.0
+
+    def _fits(self, param: torch.Tensor, state: State) -> bool:
+        by_element = "step" in state and state["step"].shape == param.shape
+        return super()._fits(param, state | {"step": param.new_zeros(())} if by_element else state)
+
     def _move(self, moved: list[tuple[torch.nn.Parameter, State]]) -> None:
-        if not moved:
+        whole = [(param, state) for param, state in moved if state["step"].dim() == 0]
+        for param, state in moved:
+            if state["step"].dim():
+                self._move_by_element(param, state)
+        if not whole:
             return
-        params, states = zip(*moved, strict=True)
+        params, states = zip(*whole, strict=True)
         first, second, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
         adam(
             list(params), [param.grad for param in params], first, second, [], steps, fused=True, amsgrad=False,
-            beta1=0.9, beta2=0.999, lr=self.lr, weight_decay=0.0, eps=self.eps, maximize=False,
+            beta1=_BETA_1, beta2=_BETA_2, lr=self.lr, weight_decay=0.0, eps=self.eps, maximize=False,
         )  # fmt: skip
+
+    def _move_by_element(self, param: torch.nn.Parameter, state: State) -> None:
+        assert param.grad is not None
+        step, first, second = state["step"].add_(1), state["exp_avg"], state["exp_avg_sq"]
+        first.lerp_(param.grad, 1 - _BETA_1)
+        second.mul_(_BETA_2).addcmul_(param.grad, param.grad, value=1 - _BETA_2)
+        root = (second / (1 - _BETA_2**step)).sqrt_().add_(self.eps)
+        param.addcdiv_(first / (1 - _BETA_1**step), root, value=-self.lr)
 
 
 class RmsProp(Optimizer):

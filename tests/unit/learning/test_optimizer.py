@@ -126,3 +126,58 @@ def test_the_rate_falls_over_the_whole_run_and_never_below_zero() -> None:
     config = RunConfig(learning_rate=2.0, anneal=True)
     assert [annealed_rate(config, frames, 100) for frames in (0, 50, 100, 150)] == [2.0, 1.0, 0.0, 0.0]
     assert annealed_rate(RunConfig(learning_rate=2.0, anneal=False), 50, 100) == 2.0
+
+
+KINDS: list[Literal["adam", "rmsprop"]] = ["adam", "rmsprop"]
+
+
+def stepped(kind: Literal["adam", "rmsprop"], values: torch.Tensor, seed: int) -> tuple[torch.nn.Parameter, Optimizer]:
+    """A parameter and its optimiser after five random steps."""
+    param = torch.nn.Parameter(values.clone())
+    optimizer = make_optimizer(RunConfig(optimizer=kind, rmsprop_momentum=0.9), [param])
+    for number in range(5):
+        param.grad = torch.randn(param.shape, generator=torch.Generator().manual_seed(100 * seed + number))
+        optimizer.step()
+    return param, optimizer
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("index", [None, 2, [0, 3], (slice(None), [1])])
+def test_what_was_reset_moves_like_a_new_parameter_and_the_rest_goes_on(
+    kind: Literal["adam", "rmsprop"], index: Any
+) -> None:
+    values = torch.randn(4, 3, generator=torch.Generator().manual_seed(7))
+    param, optimizer = stepped(kind, values, seed=1)
+    untouched, onward = stepped(kind, values, seed=1)
+    fresh = torch.nn.Parameter(param.detach().clone())
+    start = make_optimizer(RunConfig(optimizer=kind, rmsprop_momentum=0.9), [fresh])
+    optimizer.reset(param, index)
+    for number in range(3):
+        gradient = torch.randn(4, 3, generator=torch.Generator().manual_seed(number))
+        for other, its in ((param, optimizer), (untouched, onward), (fresh, start)):
+            other.grad = gradient.clone()
+            its.step()
+    again = torch.zeros(4, 3, dtype=torch.bool)
+    again[slice(None) if index is None else index] = True
+    torch.testing.assert_close(param[again], fresh[again], rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(param[~again], untouched[~again], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_of_which_a_part_was_reset_comes_back(kind: Literal["adam", "rmsprop"]) -> None:
+    param, optimizer = stepped(kind, torch.ones(4, 3), seed=1)
+    optimizer.reset(param, [1])
+    other = torch.nn.Parameter(param.detach().clone())
+    after = make_optimizer(RunConfig(optimizer=kind, rmsprop_momentum=0.9), [other])
+    after.restore({name: tensor.clone() for name, tensor in optimizer.tensors().items()})
+    for number in range(3):
+        for one, its in ((param, optimizer), (other, after)):
+            one.grad = torch.randn(4, 3, generator=torch.Generator().manual_seed(number))
+            its.step()
+    assert torch.equal(param, other)
+
+
+def test_only_parameters_of_the_optimiser_can_be_reset() -> None:
+    param, optimizer = stepped("adam", torch.ones(4, 3), seed=1)
+    with pytest.raises(ValueError, match="not a parameter"):
+        optimizer.reset(torch.nn.Parameter(param.detach().clone()))
