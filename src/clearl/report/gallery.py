@@ -51,7 +51,7 @@ class Drawn:
 def draw_all(summary: Summary, out: Path) -> list[Drawn]:
     """Draw every figure that the runs have data for into the directory `out`."""
     out.mkdir(parents=True, exist_ok=True)
-    arms = [arm.arm for arm in summary.arms.values() if any(run.curves for run in arm.arm.runs)]
+    arms = [arm.arm for arm in summary.arms.values() if any(run.curves and run.end_frames > 0 for run in arm.arm.runs)]
     tasks = [task for task in summary.tasks if any(task in run.curves for arm in arms for run in arm.runs)]
     if not tasks:
         return []

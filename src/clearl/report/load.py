@@ -77,9 +77,9 @@ class Run:
     @property
     def end_frames(self) -> float:
         """Where the run's measures are read: its planned end, or as far as it got."""
-        if self.is_finished and self.planned_frames is not None:
-            return max(self.planned_frames, max((c.frames[-1] for c in self.curves.values()), default=0))
-        return self.seen_frames
+        if self.planned_frames is None:
+            return self.seen_frames
+        return self.planned_frames if self.is_finished else min(self.seen_frames, self.planned_frames)
 
     def visits(self, task: str) -> list[tuple[float, float]]:
         """The stretches (start, end) in which `task` was trained, as far as the run got; neighbours joined."""
@@ -92,6 +92,10 @@ class Run:
                 start = stretches.pop()[0]
             stretches.append((start, end))
         return stretches
+
+    def is_whole_absence(self, left: float, back: float) -> bool:
+        """Whether a whole segment lies between the two frames: less than that is a round that overshot its bound."""
+        return any(left <= span.start and min(span.end, self.planned_frames or span.end) <= back for span in self.spans)
 
 
 def load_runs(dirs: Sequence[Path]) -> list[Run]:
@@ -111,6 +115,7 @@ def load_run(path: Path) -> Run:
         notes.append(f"{len(scan.damaged_lines)} damaged rows were left out")
     scale = float(meta.get("frames_scale") or 1)
     spans = _spans(scan.rows, meta, scale)
+    planned = _planned_frames(scan.rows, spans, scale)
     lasts = [row for row in scan.rows if row["kind"] in ("eval", "train")]
     seen = max((float(row["frames"]) for row in lasts), default=0.0) * scale
     speeds = [row["fps"] for row in scan.rows if row["kind"] == "train" and row["fps"]]
@@ -118,9 +123,9 @@ def load_run(path: Path) -> Run:
         path=path,
         meta=meta,
         config=_read_config(path, notes),
-        curves=_curves(scan, scale),
+        curves=_curves(scan, scale, end=np.inf if planned is None else planned),
         spans=tuple(span for span in spans if span.start < np.inf),
-        planned_frames=max(span.end for span in spans) if spans and np.isfinite([s.end for s in spans]).all() else None,
+        planned_frames=planned,
         seen_frames=seen,
         notes=tuple(notes),
         fps=float(np.median(speeds)) if speeds else None,
@@ -215,6 +220,17 @@ def _spans(rows: Iterable[Row], meta: dict[str, Any], scale: float) -> list[Span
     return spans or _planned_spans(meta, scale)
 
 
+def _planned_frames(rows: Iterable[Row], spans: Sequence[Span], scale: float) -> float | None:
+    """Where the plan ends: what the last segment's first row with an end says; later rows have the true end."""
+    ends: dict[int, float] = {}
+    for row in rows:
+        if row["kind"] == "segment" and row["end_frames"] is not None:
+            ends.setdefault(int(row.get("index", len(ends))), float(row["end_frames"]) * scale)
+    if not spans or not np.isfinite([span.end for span in spans]).all():
+        return None
+    return ends[max(ends)] if ends else max(span.end for span in spans)
+
+
 def _planned_spans(meta: dict[str, Any], scale: float) -> list[Span]:
     """The same from the plan in the meta data, for a run that has not recorded anything."""
     spans: list[Span] = []
@@ -230,11 +246,12 @@ def _bound(frames: float | None, scale: float) -> float:
     return np.inf if frames is None else float(frames) * scale
 
 
-def _curves(scan: Scan, scale: float) -> dict[str, Curve]:
+def _curves(scan: Scan, scale: float, *, end: float) -> dict[str, Curve]:
+    """The evaluations; the last round may overshoot the plan, and what it measured is the score at the plan's end."""
     points: dict[str, list[tuple[float, float]]] = {}
     for row in scan.rows:
         if row["kind"] == "eval" and row["return"] is not None:
-            points.setdefault(row["task"], []).append((float(row["frames"]) * scale, float(row["return"])))
+            points.setdefault(row["task"], []).append((min(float(row["frames"]) * scale, end), float(row["return"])))
     return {task: _curve(np.array(values)) for task, values in points.items()}
 
 

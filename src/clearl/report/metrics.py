@@ -3,7 +3,7 @@
 The *evaluated return* between two evaluations is the straight line between them; before the first and after the last
 it stays as it is. The *score at frame t* is the mean of the evaluations in the last 2 % of the run's planned frames
 before t (t included), or the last one before t where that stretch holds none. An *absence* of a task is the time from
-the end of a visit to the start of the next, or to the end of the run.
+the end of a visit to the start of the next, or to the end of the run; it lasts at least one whole segment of the plan.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def absences(run: Run, task: str) -> list[tuple[float, float]]:
     scores = []
     for (start, left), back in zip(visits, returns_at, strict=True):
         learnt = score_at(run, task, left, after=start)
-        kept = score_at(run, task, back, after=left) if back > left else None
+        kept = score_at(run, task, back, after=left) if run.is_whole_absence(left, back) else None
         if learnt is not None and kept is not None:
             scores.append((learnt, kept))
     return scores

@@ -109,7 +109,7 @@ def _results(summary: Summary, tables: Sequence[Table]) -> str:
         share = f"""<p class="soft">IQM: interquartile mean over tasks and seeds of the cumulative score as a share of
 that of {escape(label(summary.reference))}, with the 95 % interval of a bootstrap stratified by task.</p>"""
     return f"""<section id="results"><h2>Results</h2>
-{parts[0]}{share}{"".join(parts[1:])}
+{"".join(parts[:1])}{share}{"".join(parts[1:])}
 {f"<details><summary>Final score, forgetting and transfer</summary>{rest}</details>" if rest else ""}
 </section>"""
 

@@ -198,6 +198,8 @@ def _normalised_iqm(arm: Arm, reference: Arm | None, tasks: Sequence[str]) -> In
     if reference is None:
         return None
     shared = [task for task, mean in zip(tasks, _means(reference, tasks), strict=True) if mean > 0]
+    if not shared:
+        return None
     scale = _means(reference, shared)
     rows = [[metrics.cumulative(run, task) for task in shared] for run in arm.runs]
     whole = np.array([row for row in rows if None not in row], dtype=float).reshape(-1, len(shared))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from clearl.records import MetricsWriter, RunDir, eval_row, segment_row
 from clearl.report import metrics
 from clearl.report.load import Curve, Run, Span, load_run, load_runs
 
@@ -67,10 +68,45 @@ def test_forgetting_and_kept_over_absences(tmp_path):
     assert metrics.kept(run, "b") == pytest.approx(0.8)
 
 
-def test_an_absence_that_has_begun_counts_as_far_as_it_got(tmp_path):
-    points = {"a": POINTS["a"][:3]}
-    run = _run(tmp_path, points, VISITS, status="interrupted")
-    assert metrics.absences(run, "a") == [(8.0, 3.0)]
+def test_an_absence_counts_once_a_whole_segment_of_it_has_passed(tmp_path):
+    run = _run(tmp_path, {"a": POINTS["a"][:3]}, VISITS, status="interrupted")
+    assert metrics.absences(run, "a") == []
+    run = _run(tmp_path, {"a": POINTS["a"][:5]}, VISITS, status="interrupted")
+    assert metrics.absences(run, "a") == [(8.0, 2.0)]
+
+
+def _overshooting_run(tmp_path, *, true_bounds: bool) -> Run:
+    """The quickstart's 2 x 2 visits of 500k frames with rounds of 1,280 frames: the last one ends 640 frames late."""
+    RunDir.create(tmp_path, config_text="", meta={"status": "finished"})
+    tasks, visit, last = ("breakout", "space_invaders"), 500_000, 2_000_640
+    with MetricsWriter(tmp_path) as writer:
+        for index in range(4):
+            bounds = {"start_frames": index * visit, "end_frames": (index + 1) * visit}
+            writer.write(segment_row(tasks=[tasks[index % 2]], index=index, **bounds))
+        for frames, value in ((0, 0.0), (1_000_000, 30.0), (1_500_000, 1.0), (1_999_360, 90.0), (last, 60.0)):
+            for task in tasks:
+                writer.write(eval_row(task=task, frames=frames, mean_return=value, episodes=9, updates=0, wall_s=0.0))
+        if true_bounds:
+            writer.write(segment_row(tasks=[tasks[1]], index=3, start_frames=3 * visit, end_frames=last))
+    return load_run(tmp_path)
+
+
+@pytest.mark.parametrize("true_bounds", [False, True])
+def test_the_overshoot_of_the_last_round_is_no_absence(tmp_path, true_bounds):
+    run = _overshooting_run(tmp_path, true_bounds=true_bounds)
+    assert (run.planned_frames, run.end_frames) == (2_000_000, 2_000_000)
+    assert run.visits("space_invaders") == [(500_000, 1_000_000), (1_500_000, 2_000_000)]
+    assert metrics.absences(run, "space_invaders") == [(30.0, 1.0)]
+    assert run.curves["space_invaders"].frames[-1] == 2_000_000
+    assert metrics.final(run, "space_invaders") == 75.0
+
+
+def test_a_network_that_never_leaves_its_task_has_no_absence(make_run):
+    path = make_run("separate", segments=[(["a"], 1000)], tasks=["a"], protocol="separate")
+    with MetricsWriter(path, position=(path / "metrics.jsonl").stat().st_size) as writer:
+        writer.write(eval_row(task="a", frames=1040, mean_return=2.0, episodes=1, updates=0, wall_s=0.0))
+    run = load_run(path)
+    assert run.end_frames == 1000 and metrics.kept(run, "a") is None and metrics.forgetting(run, "a") is None
 
 
 def test_the_evaluation_at_the_switch_belongs_to_the_visit(tmp_path):

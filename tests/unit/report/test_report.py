@@ -124,11 +124,24 @@ def test_runs_that_recorded_nothing_still_give_a_report(make_run, tmp_path):
     assert "Nothing has been evaluated yet" in html and "CLEAR, seed 0: nothing has been evaluated yet." in html
 
 
+def test_tasks_without_a_positive_return_give_a_report(make_run, tmp_path):
+    for seed in range(3):
+        make_run("clear", seed, returns=lambda task, share: -500.0 + 10 * share)
+    summary = make_report([make_run.root], tmp_path / "report")
+    assert summary.arms["clear"].tasks["a"]["final"].mean == pytest.approx(-490.0)
+
+
+def test_a_run_with_one_evaluation_at_its_start_gives_a_report(make_run, tmp_path):
+    make_run("clear", 0, until=0.0, status="running")
+    make_report([make_run.root], tmp_path / "report")
+    assert (tmp_path / "report" / "index.html").exists()
+
+
 def test_a_run_that_was_stopped_early_is_reported_and_marked(make_run, learner, tmp_path):
     make_run("sequential", 0, returns=learner(("a", "b"), 2, keeps=0.2))
-    make_run("clear", 0, returns=learner(("a", "b"), 2, keeps=0.9), until=0.4, status="interrupted")
+    make_run("clear", 0, returns=learner(("a", "b"), 2, keeps=0.9), until=0.6, status="interrupted")
     summary = make_report([make_run.root], tmp_path / "report")
-    assert "not finished, measured at 40%" in (tmp_path / "report" / "index.html").read_text()
+    assert "not finished, measured at 60%" in (tmp_path / "report" / "index.html").read_text()
     assert "CLEAR" in headline(summary)
 
 
