@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from clearl.api import run
+    from clearl.artifacts import load_agent
     from clearl.config import RunConfig
     from clearl.errors import ClearlError
-    from clearl.trained import load_agent
 
 __version__ = "0.1.0"
 __all__ = ["ClearlError", "RunConfig", "__version__", "load_agent", "run"]
 
 _LAZY = {
     "run": "clearl.api",
-    "load_agent": "clearl.trained",
+    "load_agent": "clearl.artifacts",
     "RunConfig": "clearl.config",
     "ClearlError": "clearl.errors",
 }

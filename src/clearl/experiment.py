@@ -20,12 +20,19 @@ from clearl.acting.agent import Agent
 from clearl.acting.evaluator import Evaluator
 from clearl.acting.worker import Worker
 from clearl.config import PLACEMENT, RunConfig, diff, from_yaml, to_yaml
-from clearl.errors import CorruptFileError, DivergedError, RunDirectoryError, StorageError
+from clearl.errors import (
+    ConfigError,
+    CorruptFileError,
+    DivergedError,
+    RunDirectoryError,
+    StorageError,
+    UnknownNameError,
+)
 from clearl.learning.batching import Intake
 from clearl.learning.learner import Learner
 from clearl.methods import make_method
 from clearl.nets.network import PolicyNetwork, as_module, build_network
-from clearl.plugins import import_plugins
+from clearl.plugins import import_plugins, named_modules
 from clearl.protocols import make_plans
 from clearl.records.mirrors import open_mirrors
 from clearl.records.run_dir import (
@@ -65,7 +72,7 @@ class RunParts:
     """Makes workers, evaluators and networks of one run; see `clearl.runtimes.job.Parts`."""
 
     def __init__(self, config: RunConfig, run_dir: Path, capacity_unrolls: int, store_kind: StoreKind) -> None:
-        import_plugins(config.imports)
+        import_plugins(named_modules(vars(config)))
         self.config, self.run_dir = config, run_dir
         self.suite = make_suite(config.suite, config.tasks, config)
         self.method = make_method(config)
@@ -145,7 +152,7 @@ def run(
     """Train what `config` says into the directory `out`; a directory that holds the same run goes on from there."""
     out = Path(out)
     refuse_foreign(out)
-    import_plugins(config.imports)
+    import_plugins(named_modules(vars(config)))
     check_autocast(config)
     suite = make_suite(config.suite, config.tasks, config)
     config = replace(config, tasks=suite.tasks)
@@ -166,8 +173,8 @@ def run(
         return RunResult(out, status, tuple(parts))
 
 
-def load_agent(path: Path) -> Agent:
-    """The agent that the run in `path` trained, from its newest good checkpoint."""
+def load_agent(path: Path, *, trust: bool = False) -> Agent:
+    """Load the agent that the run in `path` trained, from its newest good checkpoint."""
     run_dir = RunDir.open(Path(path))
     saved = CheckpointStore(run_dir.checkpoints_path).newest()
     if saved is None:
@@ -175,7 +182,7 @@ def load_agent(path: Path) -> Agent:
     config = from_yaml(run_dir.config_text)
     meta = run_dir.meta
     spec = spec_from_json(meta.get("spec"), str(run_dir.path / META_FILE))
-    network = make_network(config, spec)
+    network = stored_network(config, spec, source=str(path), trust=trust)
     with fitting(saved.path):
         named = saved.tree["learner"]["tensors"].items()
         weights = {name.removeprefix("network/"): tensor for name, tensor in named if name.startswith("network/")}
@@ -338,3 +345,21 @@ def make_network(config: RunConfig, spec: EnvSpec) -> PolicyNetwork:
     seed = derive(config.seed, "network")
     shape = {"torso": config.torso, "lstm": config.lstm, "lstm_size": config.lstm_size}
     return make_method(config).build_network(lambda: build_network(spec, **shape, seed=seed))
+
+
+def stored_network(config: RunConfig, spec: EnvSpec, *, source: str, trust: bool) -> PolicyNetwork:
+    """Make the network of settings that were read from `source`, which may be a stranger's.
+
+    Its torso or method may come from a module that only the user can ask to import, or all of them with `trust`.
+    """
+    if trust:
+        import_plugins(config.imports)
+    try:
+        return make_network(config, spec)
+    except UnknownNameError as error:
+        if not config.imports:
+            raise
+        listed = ",".join(config.imports)
+        raise ConfigError(
+            f"{error}; {source} was trained with --imports {listed}: give the same, or trust it"
+        ) from error

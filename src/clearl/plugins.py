@@ -1,11 +1,13 @@
-"""Modules of the user's own, imported so that they can register environments."""
+"""Modules of the user's own, imported so that they can register environments, torsos, protocols and methods."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
-from collections.abc import Iterable
+import traceback
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from clearl.errors import ConfigError
 
@@ -20,3 +22,43 @@ def import_plugins(modules: Iterable[str]) -> None:
             importlib.import_module(module)
         except ImportError as error:
             raise ConfigError(f"imports: module {module!r} cannot be imported: {error}") from error
+        except (Exception, SystemExit) as error:
+            raise ConfigError(f"imports: module {module!r} {_failure(error)}; mend it and try again") from error
+
+
+def named_modules(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """The modules that the settings of a run ask to import: `imports`, and ids such as `gym:module:Env-v0`."""
+    ids = [*_listed(str(settings.get("suite") or "").partition(":")[2]), *_listed(settings.get("tasks"))]
+    ids += _listed(settings.get("probe_task"))
+    in_ids = (name.partition("?")[0].rpartition(":")[0] for name in ids)
+    return tuple(dict.fromkeys([*_listed(settings.get("imports")), *filter(None, in_ids)]))
+
+
+def import_asked(settings: Mapping[str, Any], *, source: str, imports: Iterable[str] = (), trust: bool = False) -> None:
+    """Import the modules that `settings`, read from a file, need; refuse those that the user has not named.
+
+    A run directory or a config file may come from a stranger: what it names is code that would run here.
+    """
+    imports, named = tuple(imports), named_modules(settings)
+    unasked = [module for module in named if module not in imports]
+    if unasked and not trust:
+        listed = ",".join(unasked)
+        raise ConfigError(
+            f"{source} needs modules that are not imported unasked, as it may come from a stranger: {listed}; "
+            f"if you know them, add --imports {listed}, or --trust to import whatever it names"
+        )
+    import_plugins(dict.fromkeys([*imports, *named]))
+
+
+def _listed(value: Any) -> list[str]:
+    """The names in a setting, which a library call may give as one text."""
+    return [name.strip() for name in value.split(",")] if isinstance(value, str) else list(value or ())
+
+
+def _failure(error: BaseException) -> str:
+    """The error of a module as one line, with its place."""
+    if isinstance(error, SyntaxError):
+        return f"has a syntax error: {error.msg} ({error.filename}, line {error.lineno})"
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    text = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
+    return f"raised {text[:300]} ({place.filename}, line {place.lineno})"

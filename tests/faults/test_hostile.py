@@ -14,6 +14,8 @@ import pytest
 from damage import files_of
 from whole_runs import rows, small_config
 
+from clearl.artifacts import export_agent
+from clearl.artifacts import load_agent as load_exported
 from clearl.config import resolve
 from clearl.errors import ClearlError
 from clearl.experiment import load_agent, run
@@ -21,8 +23,6 @@ from clearl.records.schema import Row
 from clearl.records.table import MetricsTable
 from clearl.report.load import load_runs
 from clearl.storage.checkpoints import CheckpointStore
-from clearl.trained import export_agent
-from clearl.trained import load_agent as load_exported
 
 CONFIG = small_config(cycles=1, frames_per_visit=300)
 _EVENTS: list[str] = []

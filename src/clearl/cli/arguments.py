@@ -13,6 +13,9 @@ from clearl.errors import ConfigError, UnknownNameError
 POSITIONAL = object()
 """Mark a field with it, as in `Annotated[str, POSITIONAL, "help"]`, and it is given without a flag."""
 
+Imports = Annotated[tuple[str, ...], "modules of yours to import first, as when the run was started"]
+Trust = Annotated[bool, "import whatever modules the given run or file names: it then can run any code here"]
+
 Args = TypeVar("Args")
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from clearl.cli.arguments import parse_run
+from clearl.cli.arguments import Trust, parse_run
 from clearl.cli.main import INTERRUPTED
 from clearl.config import resolve
-from clearl.plugins import import_plugins
+from clearl.plugins import import_asked, named_modules
 from clearl.runtimes.early import head_start
 from clearl.runtimes.imports import quick_imports
 
@@ -25,13 +25,15 @@ class RunArgs:
     config: Annotated[str | None, "a YAML file with settings, such as config.yaml of another run"] = None
     arm: Annotated[str | None, "the name under which reports show this run; default: the method"] = None
     quiet: Annotated[bool, "no live view"] = False
+    trust: Trust = False
 
 
 def main(argv: list[str]) -> int:
     """Run the verb; the exit code."""
     args, flags = parse_run(RunArgs, argv, verb="run", about=ABOUT)
     config = resolve(file=args.config, flags=flags)
-    import_plugins(config.imports)
+    asked = named_modules(flags if args.config else vars(config))
+    import_asked(vars(config), source=args.config or "run", imports=asked, trust=args.trust)
     with head_start(config, "clearl.experiment"):
         with quick_imports():
             from clearl.experiment import run

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from clearl.cli.arguments import POSITIONAL, parse
+from clearl.cli.arguments import POSITIONAL, Imports, Trust, parse
 from clearl.config import Between
 from clearl.errors import ConfigError
 
@@ -22,6 +22,8 @@ class VideoArgs:
     out: Annotated[str | None, "the file, .gif or .mp4; default: RUN/videos/TASK.gif"] = None
     episodes: Annotated[int, Between(1, 1000), "how many episodes"] = 1
     max_steps: Annotated[int, Between(1, 100_000), "steps after which an episode is cut"] = 1_000
+    imports: Imports = ()
+    trust: Trust = False
 
 
 def main(argv: list[str]) -> int:
@@ -31,8 +33,11 @@ def main(argv: list[str]) -> int:
     if file.suffix not in (".gif", ".mp4"):
         raise ConfigError(f"out must end in .gif or .mp4, got {args.out!r}")
 
-    from clearl.trained import record_video
+    from clearl.play import record_video
 
-    score = record_video(Path(args.run), file, task=args.task, episodes=args.episodes, max_steps=args.max_steps)
+    score = record_video(
+        Path(args.run), file, task=args.task, episodes=args.episodes, max_steps=args.max_steps, imports=args.imports,
+        trust=args.trust,
+    )  # fmt: skip
     print(f"{file}: mean score {score:.2f}")
     return 0

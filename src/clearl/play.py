@@ -1,0 +1,84 @@
+"""Play with a trained agent: its scores, and a video of its play."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from clearl.acting.evaluator import Evaluation, Evaluator
+from clearl.artifacts import Trained
+from clearl.errors import MissingExtraError
+from clearl.seeding import derive
+
+FRAMES_PER_SECOND = 15
+
+
+def evaluate_run(
+    path: Path, *, episodes: int, tasks: Sequence[str] = (), imports: Iterable[str] = (), trust: bool = False
+) -> Iterator[Evaluation]:
+    """Play whole, unclipped episodes of each task with the newest good checkpoint of a run."""
+    trained = Trained.open(path, tasks, imports=imports, trust=trust)
+    config = trained.config
+    evaluator = Evaluator(
+        suite=trained.suite, network=trained.agent.network, seed=derive(config.seed, "clearl eval"), episodes=episodes,
+        max_steps=config.eval_max_steps, reward_clip=config.reward_clip,
+    )  # fmt: skip
+    try:
+        for task in tasks or trained.suite.tasks:
+            yield from evaluator.evaluate((task,), 0)
+    finally:
+        evaluator.close()
+
+
+def record_video(
+    path: Path, file: Path, *, task: str | None, episodes: int, max_steps: int, imports: Iterable[str] = (),
+    trust: bool = False,
+) -> float:  # fmt: skip
+    """Play a task and write the pictures as .gif or .mp4; return the mean score of the episodes."""
+    trained = Trained.open(path, [task] if task else [], imports=imports, trust=trust)
+    scores: list[float] = []
+    pictures = list(_play(trained, task or trained.suite.tasks[0], episodes, max_steps, scores))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if file.suffix == ".mp4":
+        _write_mp4(file, pictures)
+    else:
+        _write_gif(file, pictures)
+    return float(np.mean(scores))
+
+
+def _play(trained: Trained, task: str, episodes: int, max_steps: int, scores: list[float]) -> Iterator[np.ndarray]:
+    suite, agent = trained.suite, trained.agent
+    envs = suite.make(task, num_envs=1, seed=derive(trained.config.seed, "clearl video", task), training=False)
+    try:
+        for _ in range(episodes):
+            frame, reward, score = envs.reset()[0], 0.0, 0.0
+            agent.reset()
+            for _ in range(max_steps):
+                yield suite.render(task, frame)
+                step = envs.step(np.array([agent.act(frame, reward=reward, mask=suite.mask(task))]))
+                frame, reward = step.frames[0], float(step.reward[0])
+                score += reward
+                if step.terminated[0] or step.truncated[0]:
+                    break
+            scores.append(score)
+    finally:
+        envs.close()
+
+
+def _write_gif(file: Path, pictures: Sequence[np.ndarray]) -> None:
+    from PIL import Image
+
+    first, *others = (Image.fromarray(picture) for picture in pictures)
+    first.save(file, "GIF", save_all=True, append_images=others, duration=1000 // FRAMES_PER_SECOND, loop=0)
+
+
+def _write_mp4(file: Path, pictures: Sequence[np.ndarray]) -> None:
+    try:
+        import imageio.v2 as imageio
+        import imageio_ffmpeg  # noqa: F401 - imageio finds it by itself, but says so badly when it is not there
+    except ImportError as error:
+        remedy = "install it with: pip install 'clearl[video]', or name a .gif instead"
+        raise MissingExtraError("a video in .mp4", "imageio-ffmpeg", remedy) from error
+    imageio.mimwrite(file, list(pictures), fps=FRAMES_PER_SECOND, macro_block_size=1)
