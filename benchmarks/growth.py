@@ -40,7 +40,7 @@ from clearl.records.run_dir import describe_machine, describe_versions
 from clearl.records.schema import METRICS_FILE
 from clearl.replay.disk import DiskStore
 from clearl.replay.shard import ReplayShard
-from clearl.runtimes.machine import cores
+from clearl.runtimes.host import cores
 from clearl.suites import make_suite
 
 Section = list[dict[str, Any]]

@@ -28,7 +28,7 @@ from benchmarks.synthetic import PreparedParts, prepared, serve, take_in
 from clearl.bench.endtoend import train
 from clearl.bench.workloads import workload
 from clearl.records.run_dir import describe_versions
-from clearl.runtimes.machine import cores
+from clearl.runtimes.host import cores
 
 Section = list[dict[str, Any]]
 

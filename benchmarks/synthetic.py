@@ -36,13 +36,12 @@ from clearl.records.writer import MetricsWriter
 from clearl.replay.codec import Codec
 from clearl.replay.mixing import Mixer
 from clearl.runtimes import RUNTIMES
-from clearl.runtimes.allocator import keep_freed_memory
-from clearl.runtimes.distributed import run_at
-from clearl.runtimes.job import Job, Order
+from clearl.runtimes.backend import Wake
+from clearl.runtimes.host import StopFlag, keep_freed_memory
+from clearl.runtimes.loop import run_at
 from clearl.runtimes.messages import Close, Evaluate, Evaluated, Message, Produce, Produced, Ready, Setup, Sync, Synced
 from clearl.runtimes.recorder import Recorder
-from clearl.runtimes.site import Wake
-from clearl.runtimes.stopping import StopFlag
+from clearl.runtimes.runtime import Job, Order
 from clearl.seeding import derive
 from clearl.storage.checkpoints import CheckpointStore
 from clearl.suites import make_suite
@@ -102,7 +101,7 @@ def take_in(runtime: str, config: RunConfig, *, seconds: float) -> Served:
 
 
 class PreparedSite:
-    """A place for light workers within this process; see `clearl.runtimes.site.Site`."""
+    """A place for light workers within this process; see `clearl.runtimes.backend.Site`."""
 
     keeps_later = False
 
@@ -234,7 +233,7 @@ def prepared(codec: Codec, count: int) -> tuple[Rows, list[bytes]]:
 
 
 class PreparedParts:
-    """Makes workers and evaluators that have no environments; see `clearl.runtimes.job.Parts`."""
+    """Makes workers and evaluators that have no environments; see `clearl.runtimes.runtime.Parts`."""
 
     def __init__(self, config: RunConfig) -> None:
         self._config, self._suite = config, make_suite(config.suite, config.tasks, config)

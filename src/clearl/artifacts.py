@@ -19,7 +19,7 @@ from clearl.nets.network import as_module
 from clearl.plugins import import_asked, import_plugins
 from clearl.records.run_dir import RunDir
 from clearl.records.schema import seal, unseal
-from clearl.runtimes.progress import fitting
+from clearl.runtimes.state import fitting
 from clearl.suites import make_suite
 from clearl.tasks.suite import Suite
 from clearl.types import spec_from_json

@@ -52,11 +52,10 @@ from clearl.replay.mixing import Mixer
 from clearl.replay.shard import ReplayShard
 from clearl.replay.store import open_store
 from clearl.runtimes import RUNTIMES
-from clearl.runtimes.bfloat16 import check_autocast
-from clearl.runtimes.job import Job, Order
-from clearl.runtimes.progress import fitting
+from clearl.runtimes.host import StopFlag, check_autocast, stop_on_signals
 from clearl.runtimes.recorder import Recorder
-from clearl.runtimes.stopping import StopFlag, stop_on_signals
+from clearl.runtimes.runtime import Job, Order
+from clearl.runtimes.state import fitting
 from clearl.seeding import derive
 from clearl.storage.checkpoints import CheckpointStore
 from clearl.suites import make_suite
@@ -69,7 +68,7 @@ JOB_ENTRY = "clearl.experiment:open_job"
 
 
 class RunParts:
-    """Makes workers, evaluators and networks of one run; see `clearl.runtimes.job.Parts`."""
+    """Makes workers, evaluators and networks of one run; see `clearl.runtimes.runtime.Parts`."""
 
     def __init__(self, config: RunConfig, run_dir: Path, capacity_unrolls: int, store_kind: StoreKind) -> None:
         import_plugins(named_modules(vars(config)))
@@ -249,7 +248,7 @@ def _with_checkpoint(error: DivergedError, run_dir: RunDir) -> DivergedError:
 
 @contextmanager
 def open_job(order: Order) -> Iterator[Job]:
-    """The parts of a run, in the process of its learner; see `clearl.runtimes.job.Order`."""
+    """The parts of a run, in the process of its learner; see `clearl.runtimes.runtime.Order`."""
     config, plan, run_dir = order.config, order.plan, RunDir(order.run_dir)
     parts = load_parts(to_yaml(config), run_dir.path)
     # Where the metrics end before a checkpoint's position, the older one can write the missing rows again.

@@ -20,7 +20,7 @@ from clearl.errors import ConfigError, MissingExtraError
 from clearl.experiment import run
 from clearl.learning.learner import Learner
 from clearl.methods import NAMES
-from clearl.runtimes.bfloat16 import _try_out
+from clearl.runtimes.host import _try_out
 from clearl.types import Batch, Visit
 
 UPDATES = 2

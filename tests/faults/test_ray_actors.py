@@ -56,7 +56,7 @@ def test_the_learner_is_killed_or_hangs_and_another_goes_on_with_the_same_worker
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     if number == signal.SIGSTOP:
-        monkeypatch.setattr("clearl.runtimes.driver._LEAST_PATIENCE_S", 5.0)
+        monkeypatch.setattr("clearl.runtimes.cluster.driver._LEAST_PATIENCE_S", 5.0)
     settings = ray_config(
         worker_timeout_s=5.0,
         replay_store=store,
@@ -114,7 +114,7 @@ def wait_for_end(pids: list[int], within_s: float = 20.0) -> None:
 def test_a_learner_that_dies_again_and_again_ends_the_run(
     cluster: Any, children: dict[str, Placed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clearl.runtimes.restarts.MOST_FAULTS", 1)
+    monkeypatch.setattr("clearl.runtimes.supervision.MOST_FAULTS", 1)
     out, deaths = tmp_path / "run", list[int]()
 
     def strike() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from clearl.learning.batching import Intake, Pairs
 from clearl.replay.codec import Codec
 from clearl.replay.mixing import Mixer
-from clearl.runtimes.distributed import next_to_read
+from clearl.runtimes.loop import next_to_read
 from clearl.runtimes.remote import RemoteWorker
 from clearl.tasks.plan import Plan, single
 from clearl.tasks.schedule import Grant, PlanCursor

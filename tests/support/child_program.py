@@ -5,22 +5,29 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 from clearl.errors import EnvironmentFaultError
-from clearl.runtimes.child import Link
-from clearl.runtimes.messages import Close, Failed, Produce, Ready, Setup
+from clearl.runtimes.backend import Outlet, Places
+from clearl.runtimes.messages import Failed, Message, Produce, Ready, Setup
+from clearl.runtimes.programs import Stopwatch
 
 
-def run(link: Link, setup: Setup, descriptors: Sequence[int]) -> None:
-    """`Ready` holds our pid; each `Produce` names a deed."""
-    link.send(Ready((os.getpid(), len(descriptors)), 0))
-    while not isinstance(message := link.receive(), Close):
+class ChildProgram:
+    """`ready` holds our pid; each `Produce` names a deed."""
+
+    def __init__(self, outlet: Outlet, setup: Setup, places: Places) -> None:
+        self._outlet, self.watch = outlet, Stopwatch()
+        self.ready = Ready((os.getpid(), len(places.descriptors)), 0)  # type: ignore[attr-defined]
+
+    def handle(self, message: Message) -> Iterator[Message]:
         assert isinstance(message, Produce)
-        _do(link, *message.tasks)
+        yield from _do(*message.tasks)
+
+    def close(self) -> None: ...
 
 
-def _do(link: Link, deed: str, *arguments: str) -> None:
+def _do(deed: str, *arguments: str) -> Iterator[Message]:
     if deed == "print":
         print(*arguments, file=sys.stderr, flush=True)
     elif deed == "abort":
@@ -33,7 +40,7 @@ def _do(link: Link, deed: str, *arguments: str) -> None:
         except RuntimeError as error:
             raise EnvironmentFaultError("walk", 3, 7, "step raised RuntimeError: the motor is on fire") from error
     elif deed == "environ":
-        link.send(Failed("", os.environ.get(arguments[0], ""), "", ""))
+        yield Failed("", os.environ.get(arguments[0], ""), "", "")
     elif deed == "spawn":  # a process of its own, which outlives it and holds whatever it can
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-        link.send(Ready((child.pid,), 0))
+        yield Ready((child.pid,), 0)

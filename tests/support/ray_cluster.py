@@ -14,9 +14,9 @@ from whole_runs import rows, small_config, state
 from clearl.config import RunConfig
 from clearl.records.run_dir import RunDir
 from clearl.records.schema import Row
-from clearl.runtimes.actors import Wanted
-from clearl.runtimes.driver import Driver
-from clearl.runtimes.ray import connected
+from clearl.runtimes.cluster.backend import Wanted
+from clearl.runtimes.cluster.driver import Driver
+from clearl.runtimes.cluster.ray import connected
 
 SLOTS, STEPS, ROUNDS = 4, 8, 24
 NODE_CPUS = (3, 1)
@@ -102,7 +102,7 @@ class Placed:
 @pytest.fixture
 def children(monkeypatch: pytest.MonkeyPatch, listening: set[str]) -> dict[str, Placed]:
     """The newest actor of each name; the learner is one of them."""
-    from clearl.runtimes.ray_host import RayActor, RayHost
+    from clearl.runtimes.cluster.ray_host import RayActor, RayHost
 
     found: dict[str, Placed] = {}
     child, learner = Driver._child, RayHost.learner

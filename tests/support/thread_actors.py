@@ -7,7 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, Threa
 from contextlib import suppress
 from typing import Any
 
-from clearl.runtimes.actors import ActorLost
+from clearl.runtimes.cluster.backend import ActorLost
 
 DEATH = "died: it was killed"
 

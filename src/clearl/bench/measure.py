@@ -12,7 +12,7 @@ from clearl.bench.stages import STAGES, Reading, Stage, ideal_rate
 from clearl.bench.workloads import workload
 from clearl.config import RunConfig
 from clearl.records.run_dir import describe_machine, describe_versions
-from clearl.runtimes.machine import cores
+from clearl.runtimes.host import cores
 
 _STAGE_SHARE = 0.2
 """Seconds of each stage for one of the whole: alone, a stage settles sooner."""

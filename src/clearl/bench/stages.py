@@ -13,8 +13,7 @@ from typing import IO, Any, cast
 
 from clearl.config import RunConfig, to_yaml
 from clearl.errors import WorkerError
-from clearl.runtimes.allocator import ENVIRONMENT
-from clearl.runtimes.machine import cores
+from clearl.runtimes.host import ENVIRONMENT, cores
 
 STAGES = ("environment", "inference", "learner")
 _ON_EVERY_CORE = ("environment", "inference")

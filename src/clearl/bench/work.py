@@ -23,8 +23,8 @@ from clearl.learning.learner import Learner
 from clearl.methods import make_method
 from clearl.nets.network import PolicyNetwork, StepInput, build_network
 from clearl.nets.weights import FlatWeights
-from clearl.runtimes.machine import cores
-from clearl.runtimes.timing import Stopwatch
+from clearl.runtimes.host import cores
+from clearl.runtimes.programs import Stopwatch
 from clearl.seeding import generator
 from clearl.suites import make_suite
 from clearl.types import Batch, EnvSpec, Rows, UnrollLayout

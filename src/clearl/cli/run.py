@@ -10,8 +10,8 @@ from clearl.cli.arguments import Trust, parse_run
 from clearl.cli.main import INTERRUPTED
 from clearl.config import resolve
 from clearl.plugins import import_asked, named_modules
-from clearl.runtimes.early import head_start
-from clearl.runtimes.imports import quick_imports
+from clearl.runtimes.host import quick_imports
+from clearl.runtimes.local.processes import head_start
 
 ABOUT = """Train one agent on a stream of tasks. The same command on the same directory goes on where it stopped.
 Settings come from the defaults, then --preset, then --config, then the flags below; `none` unsets one."""

@@ -15,7 +15,7 @@ from clearl.config import to_yaml
 from clearl.errors import WorkerError
 from clearl.records.run_dir import holds_run, read_meta
 from clearl.reproduce.catalog import PlannedRun
-from clearl.runtimes.stopping import StopFlag, stop_on_signals
+from clearl.runtimes.host import StopFlag, stop_on_signals
 
 
 @dataclass

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from clearl.registry import Registry
 
 if TYPE_CHECKING:  # a child process comes through here first, and must be quick
-    from clearl.runtimes.job import Runtime
+    from clearl.runtimes.runtime import Runtime
 
 RUNTIMES: Registry[Runtime] = Registry(
     "runtime",
     {
         "inline": "clearl.runtimes.inline:run_inline",
-        "local": "clearl.runtimes.local:run_local",
-        "ray": "clearl.runtimes.ray:run_ray",
+        "local": "clearl.runtimes.local.backend:run_local",
+        "ray": "clearl.runtimes.cluster.ray:run_ray",
     },
 )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from clearl.acting.evaluator import EvaluationCancelled
 from clearl.learning.batching import Pairs
-from clearl.runtimes.job import Job, Order
-from clearl.runtimes.progress import Progress, fitting
+from clearl.runtimes.runtime import Job, Order
+from clearl.runtimes.state import Progress, fitting
 from clearl.storage.checkpoints import Saved
 
 

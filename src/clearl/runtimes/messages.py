@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from clearl.runtimes.channel import BadMessage
+from clearl.errors import EnvironmentFaultError
+
+
+class ChannelClosed(Exception):
+    """The other side has closed the connection or died."""
+
+
+class BadMessage(ValueError):
+    """Bytes that no process of ours would have sent."""
+
 
 # Parent to child.
 
@@ -17,9 +27,9 @@ class Setup:
     name: str
     """What `ps` shows."""
     program: str
-    """The module whose `run` it is."""
+    """`module:class` of `clearl.runtimes.programs`."""
     entry: str
-    """`module:function` that makes the parts; see `Job.parts_entry`."""
+    """`module:function` that makes the parts; see `clearl.runtimes.runtime.Job.parts_entry`."""
     config: str
     run_dir: str
     incarnation: int
@@ -150,3 +160,14 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin is dict:
         return isinstance(value, dict) and all(_fits(k, parts[0]) and _fits(v, parts[1]) for k, v in value.items())
     return type(value) is hint
+
+
+def describe(error: Exception) -> Failed:
+    """An exception, for the parent; of an environment's fault the environment's own traceback."""
+    problem = (str(error) or type(error).__name__).splitlines()[0]
+    sort, shown = problem, error
+    if isinstance(error, EnvironmentFaultError):
+        sort = f"{error.task}: {error.problem.splitlines()[0]}"
+    while isinstance(shown, EnvironmentFaultError) and shown.__cause__ is not None:
+        shown = shown.__cause__
+    return Failed(type(error).__name__, problem, sort, "".join(traceback.format_exception(shown)))

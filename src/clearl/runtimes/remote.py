@@ -9,12 +9,15 @@ from typing import Any
 from clearl.acting.evaluator import Evaluation
 from clearl.config import to_yaml
 from clearl.learning.batching import Pairs
-from clearl.runtimes.job import Job
+from clearl.runtimes.backend import Board, Child
 from clearl.runtimes.messages import Evaluate, Evaluated, Produce, Produced, Ready, Setup, Sync, Synced
-from clearl.runtimes.site import Board, Child
-from clearl.runtimes.supervisor import Supervisor, Surroundings
-from clearl.runtimes.timing import add_seconds
+from clearl.runtimes.programs import add_seconds
+from clearl.runtimes.runtime import Job
+from clearl.runtimes.supervision import Supervisor, Surroundings
 from clearl.tasks.schedule import Grant
+
+WORKER_PROGRAM = "clearl.runtimes.programs:WorkerProgram"
+EVALUATOR_PROGRAM = "clearl.runtimes.programs:EvaluatorProgram"
 
 
 class RemoteWorker:
@@ -108,7 +111,7 @@ class RemoteWorker:
     def _begin_process(self, child: Child, starts: int) -> None:
         sequences = self.sequences if self.report is None else self.report.sequences
         setup = _setup(
-            self._job, self.process.name, "clearl.runtimes.worker_main", incarnation=sequences[0] + starts,
+            self._job, self.process.name, WORKER_PROGRAM, incarnation=sequences[0] + starts,
             slots=tuple(self.slots), sequences=sequences, keeps_later=self._keeps_later,
         )  # fmt: skip
         child.begin(setup, [self._pairs, self._board])
@@ -163,7 +166,7 @@ class RemoteEvaluator:
         return results
 
     def _begin_process(self, child: Child, starts: int) -> None:
-        name, program = self.process.name, "clearl.runtimes.evaluator_main"
+        name, program = self.process.name, EVALUATOR_PROGRAM
         setup = _setup(self._job, name, program, incarnation=starts, tasks=self._tasks)
         child.begin(setup, [self._board])
 

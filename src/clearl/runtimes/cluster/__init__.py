@@ -1,0 +1,1 @@
+"""Learner, workers and evaluators in processes of many machines, reached by remote calls."""

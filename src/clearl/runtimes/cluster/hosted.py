@@ -1,0 +1,242 @@
+"""The far side of remote calls: what happens in the processes of workers, evaluators and learners."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import numpy as np
+
+from clearl import __version__
+from clearl.config import to_yaml
+from clearl.nets.network import PolicyNetwork
+from clearl.nets.weights import FlatWeights
+from clearl.records.reader import scan_rows
+from clearl.records.run_dir import META_FILE
+from clearl.records.schema import METRICS_FILE
+from clearl.registry import load_entry
+from clearl.runtimes.backend import Site
+from clearl.runtimes.cluster.backend import Ask
+from clearl.runtimes.host import StopFlag, keep_freed_memory
+from clearl.runtimes.loop import run_at
+from clearl.runtimes.messages import Alive, Close, Message, Setup, describe, pack, unpack
+from clearl.runtimes.programs import Program, make_parts
+from clearl.runtimes.runtime import Job, Order
+from clearl.types import Payload, Rows, UnrollLayout
+
+_HEAR_S = 0.2
+
+Packed = tuple[Any, ...]
+Answer = tuple[list[Packed], Packed | None, tuple[str, int] | None]
+"""Messages; pairs, where there are any; (node, process) of one who begins."""
+
+
+@dataclass(frozen=True)
+class Luggage:
+    """What a machine needs before it can make the parts of a run."""
+
+    meta: bytes
+    """The run's `meta.json`: the run directory may be on no other disk than the driver's."""
+    path: tuple[str, ...]
+    """Where the driver imports modules from; those of the user may lie there."""
+
+    @staticmethod
+    def of(run_dir: Path) -> Luggage:
+        return Luggage((run_dir / META_FILE).read_bytes(), tuple(os.path.abspath(entry) for entry in sys.path))
+
+    def unpack(self, run_dir: Path) -> None:
+        """Make this machine's run directory, unless it is there."""
+        sys.path.extend(entry for entry in self.path if entry not in sys.path)
+        if not (run_dir / META_FILE).exists():
+            run_dir.mkdir(parents=True, exist_ok=True)
+            temporary = run_dir / f".{META_FILE}.{os.getpid()}"  # several workers may come at the same time
+            temporary.write_bytes(self.meta)
+            temporary.rename(run_dir / META_FILE)
+
+
+@dataclass
+class Carrier:
+    """A child's end of what it shares with the learner: weights come with the call, pairs leave with the answer."""
+
+    given: tuple[int, int, np.ndarray | None] = (0, 0, None)
+    new: Rows | None = None
+    replay: Sequence[Payload | None] = ()
+
+    def weights(self, network: PolicyNetwork) -> Carrier:
+        self._flat = FlatWeights(network)
+        return self
+
+    def forget(self) -> None:
+        """Another learner counts its updates from another checkpoint on."""
+        self._read = -1
+
+    def read(self) -> tuple[int, int]:
+        version, frames, flat = self.given
+        if version != self._read:
+            assert flat is not None
+            self._flat.read_from(flat.copy())  # torch takes no memory that cannot be written to
+            self._read = version
+        return version, frames
+
+    def pairs(self, layout: UnrollLayout, slots: int) -> Any:
+        self.new, self.sequences = layout.empty(slots), np.zeros(slots, np.int64)
+        return self
+
+    def put_replay(self, payloads: Sequence[Payload | None]) -> None:
+        self.replay = [None if payload is None else bytes(payload) for payload in payloads]
+
+    def close(self) -> None: ...
+
+
+class HostedChild:
+    """Runs a program of `clearl.runtimes.programs`: `begin` once for each learner, then `handle` a message at a time.
+
+    The program outlives a learner, with its replay and its environments: the next one finds all that was acknowledged,
+    and what came after the checkpoint as well.
+
+    What the program says in the midst of work is only counted; `beats`, called in a thread of its own, tells how often
+    it was. An error is an answer like any other, so that the carrier has nothing to say about it.
+    """
+
+    def __init__(self) -> None:
+        keep_freed_memory()
+        self._beats, self._building = 0, True
+        self._carrier = Carrier()
+        self._program: Program | None = None
+        self._failure: Packed | None = None
+
+    def begin(self, setup: Packed, luggage: Luggage) -> Answer:
+        """Be what `setup` says, or still be it."""
+        return [self._begin(setup, luggage)], None, (self.place(), os.getpid())
+
+    def place(self) -> str:
+        """The node that this process is on, where whoever carries the calls knows one."""
+        return ""
+
+    def _begin(self, setup: Packed, luggage: Luggage) -> Packed:
+        try:
+            if self._program is None:
+                wanted = unpack(setup)
+                assert isinstance(wanted, Setup)
+                luggage.unpack(Path(wanted.run_dir))
+                self._program = load_entry(wanted.program)(self, wanted, self._carrier)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the learner must hear of it
+            return pack(describe(error))
+        assert self._program is not None
+        self._carrier.forget()
+        return self._failure or pack(self._program.ready)
+
+    def handle(self, message: Packed, version: int, frames: int, weights: np.ndarray | None) -> Answer:
+        """Do as told; the answers, and the pairs where there are any."""
+        assert self._program is not None
+        told, carrier = unpack(message), self._carrier
+        if isinstance(told, Close):
+            self._program.close()
+            return [], None, None
+        carrier.given = (version, frames, weights)
+        try:
+            answers = [pack(answer) for answer in self._program.handle(told)]
+        except Exception as error:  # noqa: BLE001 - as above
+            self._failure = pack(describe(error))
+            return [self._failure], None, None
+        finally:
+            carrier.given = (version, frames, None)
+        with_pairs = weights is not None and carrier.new is not None
+        return answers, (carrier.new, carrier.replay) if with_pairs else None, None
+
+    def send(self, message: Message) -> None:
+        """As the program's outlet."""
+        self._beats, self._building = self._beats + 1, isinstance(message, Alive) and message.building
+
+    def beats(self) -> tuple[int, bool]:
+        """How often the program gave a sign of life, and whether it was building environments at the last."""
+        return self._beats, self._building
+
+
+class HostedLearner:
+    """`train` in one thread; in another the driver comes to `hear` what that asks.
+
+    A row is a question without an answer: training goes on when the driver has shown it, as in the other runtimes, and
+    stands still where no driver is left.
+    """
+
+    def __init__(self) -> None:
+        keep_freed_memory()
+        self._stop = StopFlag()
+        self._questions: SimpleQueue[Any] = SimpleQueue()
+        self._answers: SimpleQueue[Any] = SimpleQueue()
+
+    def arrive(self, mark: str) -> tuple[int, bool]:
+        """This process, and whether it sees the file `mark`."""
+        return os.getpid(), os.path.exists(mark)
+
+    def train(
+        self, order: Order, luggage: Luggage, make_site: Callable[[Job, Ask], Site], deaths: Sequence[str]
+    ) -> None:
+        """Train until the plan is through or the driver says stop; `deaths`: of all learners before this one."""
+        luggage.unpack(order.run_dir)
+        with replace(order, stop=self._stop, listeners=[self._ask]).open() as job:
+            told = [row.get("problem") for row in scan_rows(order.run_dir / METRICS_FILE).rows]
+            run_at(make_site(job, self._ask), job, deaths=[death for death in deaths if death not in told])
+
+    def _ask(self, question: Any) -> Any:
+        self._questions.put(question)
+        return self._answers.get()
+
+    def hear(self, stop: int | None, *answer: Any) -> Any:
+        """Give the answer to the last question, if there was one, and wait a moment for the next, if there is one."""
+        self._stop.signal = stop
+        for given in answer:
+            self._answers.put(given)
+        try:
+            return self._questions.get(timeout=_HEAR_S)
+        except Empty:
+            return None
+
+
+def versions() -> dict[str, str]:
+    """What has to be the same on every machine of a run."""
+    python = ".".join(map(str, sys.version_info[:2]))
+    return {"clearl": __version__, "python": python, **{name: metadata.version(name) for name in ("torch", "numpy")}}
+
+
+def errand(order: Order) -> Packed:
+    """What a machine has to know to `look_around` on behalf of a run."""
+    return pack(Setup("", "", order.parts_entry, to_yaml(order.config), str(order.run_dir.absolute()), 0,
+                      tasks=order.plan.evaluate))  # fmt: skip
+
+
+def look_around(errand: Packed, luggage: Luggage, ours: Mapping[str, str]) -> tuple[str, list[int]]:
+    """Of this machine: what keeps a worker from running here ("" if nothing), and the slots whose replay it holds."""
+    theirs = versions()
+    others = [f"{name} {theirs[name]} (here {version})" for name, version in ours.items() if theirs[name] != version]
+    if others:
+        return f"has {', '.join(others)}: install the same versions everywhere", []
+    wanted = unpack(errand)  # only now: another version may have other words
+    assert isinstance(wanted, Setup)
+    run_dir = Path(wanted.run_dir)
+    slots = [int(path.name.removeprefix("slot-")) for path in run_dir.glob("replay/slot-*")]
+    try:
+        luggage.unpack(run_dir)
+        parts = make_parts(wanted)
+        suite = parts.evaluator(parts.network()).suite
+        suite.make(wanted.tasks[0], num_envs=1, seed=0).close()  # some packages are not missed before
+    except Exception as error:  # noqa: BLE001 - the reason is the answer
+        return f"cannot run a worker: {describe(error).problem}", slots
+    return "", slots
+
+
+def homes(held: Mapping[str, set[int]], shares: Sequence[Sequence[int]]) -> dict[str, str]:
+    """The machine that holds most of each worker's replay; none where all see the same disk."""
+    found = {}
+    for index, slots in enumerate(shares):
+        counts = sorted((len(held[node] & set(slots)), node) for node in held)
+        if counts[-1][0] > (counts[-2][0] if len(counts) > 1 else 0):
+            found[f"worker-{index}"] = counts[-1][1]
+    return found

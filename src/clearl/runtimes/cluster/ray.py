@@ -1,0 +1,99 @@
+"""Many machines: the learner, workers and evaluators are actors of a Ray cluster; this process watches over them."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from clearl.errors import ConfigError, MissingExtraError
+from clearl.runtimes.cluster.driver import Driver
+from clearl.runtimes.host import cores
+from clearl.runtimes.runtime import Order
+
+WORKER_CPUS = 1.0
+EVALUATOR_CPUS = 0.1
+_KNOCK_S = 5.0
+
+_QUIET = {"RAY_DEDUP_LOGS_SKIP_REGEX": ".", "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+# The first is Ray's switch for "this machine only": without it, it listens everywhere, also when told 127.0.0.1.
+# The second: to Ray all actors are background work, to be done when nobody else wants the processor.
+_OUR_OWN = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_worker_niceness": "0"}
+
+
+def run_ray(order: Order) -> None:
+    """Train with the actors of a cluster; they never outlive this call."""
+    with connected(order.config.address, cpus=math.ceil(needed_cpus(order, order.config.workers or cores()))):
+        from clearl.runtimes.cluster.ray_host import RayHost  # Ray is an extra
+
+        Driver(order, RayHost(order)).run()
+
+
+def needed_cpus(order: Order, workers: int) -> float:
+    """What Ray must be told that its machines have: it counts, it does not measure."""
+    return WORKER_CPUS * workers + EVALUATOR_CPUS * len(order.plan.evaluate)
+
+
+@contextmanager
+def connected(address: str | None, *, cpus: int) -> Iterator[None]:
+    """A cluster: the one this process has joined already, that at `address`, or a new one of this machine alone."""
+    with _environment({**_QUIET, **({} if address else _OUR_OWN)}):
+        try:
+            import ray
+        except ImportError:
+            raise MissingExtraError("runtime ray", "ray", "install it with: pip install 'clearl[ray]'") from None
+        if ray.is_initialized():
+            yield
+            return
+        options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": logging.ERROR}
+        if address is None:
+            options |= {"address": "local", "num_cpus": cpus, "include_dashboard": False}
+        with _own_signals():
+            try:
+                _knock(address)
+                ray.init(**options)
+            except (OSError, RuntimeError, ValueError) as error:
+                raise ConfigError(
+                    f"no Ray cluster at address {address or 'local'}: {str(error).splitlines()[0]}. Is it running, "
+                    "with the same RAY_AUTH_MODE and token? docs/cluster.md shows how"
+                ) from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _knock(address: str | None) -> None:
+    """Ray itself tries for minutes, and complains the whole time, where nobody listens."""
+    host, _, port = (address or "").rpartition(":")
+    if port.isdigit() and "/" not in host:
+        socket.create_connection((host, int(port)), timeout=_KNOCK_S).close()
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Variables that Ray reads when it is imported and started; what the user has set stays."""
+    added = {name: value for name, value in variables.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Ray puts a handler of its own on SIGTERM; ours stays."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,147 @@
+"""A Ray cluster as the host of a run's actors, and which of its nodes can take them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from clearl.errors import ConfigError
+from clearl.runtimes.cluster import hosted
+from clearl.runtimes.cluster.backend import ActorLost, ActorSite, Crew, Wanted
+from clearl.runtimes.cluster.driver import MakeSite
+from clearl.runtimes.cluster.hosted import HostedChild, HostedLearner, Luggage
+from clearl.runtimes.cluster.ray import EVALUATOR_CPUS, WORKER_CPUS, needed_cpus
+from clearl.runtimes.loop import divide
+from clearl.runtimes.runtime import Order
+
+
+class RayActor:
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+
+    def call(self, method: str, *given: Any) -> Any:
+        return getattr(self.handle, method).remote(*given)
+
+    def call_aside(self, method: str, *given: Any) -> Any:
+        return getattr(self.handle, method).options(concurrency_group="aside").remote(*given)
+
+    def kill(self) -> None:
+        ray.kill(self.handle)
+
+
+class RayPost:
+    def arrived(self, calls: Sequence[Any], wait_s: float) -> list[Any]:
+        if wait_s and not ray.wait(list(calls), timeout=wait_s)[0]:
+            return []
+        return ray.wait(list(calls), num_returns=len(calls), timeout=0)[0]
+
+    def answer(self, call: Any) -> Any:
+        try:
+            return ray.get(call)
+        except RayTaskError as error:
+            raise error.cause from error
+        except RayError as error:
+            raise ActorLost(in_words(error)) from error
+
+    def publish(self, value: Any) -> Any:
+        return ray.put(value)
+
+
+class ChildActor(HostedChild):
+    def place(self) -> str:
+        return ray.get_runtime_context().get_node_id()
+
+
+class RayHost:
+    def __init__(self, order: Order) -> None:
+        self._order, self.post = order, RayPost()
+        self.luggage = self.post.publish(Luggage.of(order.run_dir))
+        make: Any = ray.remote  # its type does not know concurrency groups
+        self._learners, self._children = map(make(concurrency_groups={"aside": 1}), (HostedLearner, ChildActor))
+
+    def learner(self) -> tuple[RayActor, str]:
+        here = ray.get_runtime_context().get_node_id()
+        node, gpus = learner_place(self._order.config.device, here, ray.nodes())
+        actor = self._learners.options(num_cpus=0, num_gpus=gpus, **on_node(node)).remote()
+        return RayActor(actor), addresses()[node]
+
+    def child(self, wanted: Wanted) -> RayActor:
+        return RayActor(self._children.options(**child_place(wanted)).remote())
+
+    def check(self) -> MakeSite:
+        return partial(ActorSite, self.post, check_nodes(self._order, self.luggage))
+
+
+def in_words(error: RayError) -> str:
+    """The one sentence of Ray's message that says why."""
+    text = " ".join(str(error).split())
+    found = re.search(r"because (its .*?has died|the actor's .*?died|.*?)(\.|$)", text)
+    return f"died: {found[1] if found else text[:200]}"
+
+
+_LOOK_S = 120.0
+
+
+def check_nodes(order: Order, luggage: Any) -> Crew:
+    """Refuse a cluster that is too small, has other versions or lacks packages; learn who holds which replay."""
+    config, evaluators = order.config, len(order.plan.evaluate)
+    cpus = ray.cluster_resources().get("CPU", 0.0)
+    workers = config.workers or min(config.slots, max(1, int(cpus - EVALUATOR_CPUS * evaluators)))
+    if (need := needed_cpus(order, workers)) > cpus:
+        raise ConfigError(
+            f"{workers} workers and {evaluators} evaluators need {math.ceil(need)} CPUs, the cluster has "
+            f"{cpus:g}: give fewer --workers, or add nodes"
+        )
+    held = _look_around(order, luggage)
+    return Crew(workers, hosted.homes(held, divide(config.slots, workers)), luggage)
+
+
+def _look_around(order: Order, luggage: Any) -> dict[str, set[int]]:
+    """Which slots' replay each node holds."""
+    nodes, held, asked = addresses(), {}, (hosted.errand(order), luggage, hosted.versions())
+    look = ray.remote(num_cpus=0, max_retries=0)(hosted.look_around)
+    for node, answer in [(node, look.options(**on_node(node)).remote(*asked)) for node in nodes]:
+        try:
+            problem, slots = ray.get(answer, timeout=_LOOK_S)
+        except RayError as error:
+            told = "it did not answer" if isinstance(error, TimeoutError) else str(error).strip().splitlines()[-1]
+            problem = f"cannot run a worker ({told}): install clearl there"
+        if problem:
+            raise ConfigError(f"node {nodes[node]} {problem}")
+        held[node] = set(slots)
+    return held
+
+
+def learner_place(device: str, here: str, nodes: Iterable[Mapping[str, Any]]) -> tuple[str, int]:
+    """The node for the learner and how many GPUs it is to see: where they are, if that is not `here`; else `here`."""
+    wanted = re.fullmatch(r"cuda(?::(\d+))?", device)
+    gpus = 1 + int(wanted[1] or 0) if wanted else 0
+    fit = [node["NodeID"] for node in nodes if node["Alive"] and node["Resources"].get("GPU", 0) >= gpus]
+    return (here, gpus) if here in fit else (fit[0], gpus) if fit else (here, 0)
+
+
+def child_place(wanted: Wanted) -> dict[str, Any]:
+    """Options of its actor: on the node where its replay is if that lives, else wherever there is room."""
+    if not wanted.is_worker:
+        return {"num_cpus": EVALUATOR_CPUS}
+    home = wanted.home
+    place = "SPREAD" if home is None else NodeAffinitySchedulingStrategy(
+        home.node, soft=True, _spill_on_unavailable=home.may_be_full)  # fmt: skip
+    return {"num_cpus": WORKER_CPUS, "scheduling_strategy": place}
+
+
+def on_node(node: str) -> dict[str, Any]:
+    """Options of an actor or task that runs there and nowhere else."""
+    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}
+
+
+def addresses() -> dict[str, str]:
+    """Of the nodes that live."""
+    return {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}

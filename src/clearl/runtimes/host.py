@@ -1,0 +1,128 @@
+"""This machine: its cores, its allocator, its processor, and the signals that this process gets."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from clearl.errors import ConfigError
+
+if TYPE_CHECKING:  # a child process imports this file first, and must be quick
+    from clearl.config import RunConfig
+import gc
+
+
+def cores() -> int:
+    """How many there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+_TRIM_THRESHOLD_BYTES = 1 << 35
+_TOP_PAD_BYTES = 1 << 26
+
+ENVIRONMENT = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(_TRIM_THRESHOLD_BYTES),
+    "MALLOC_TOP_PAD_": str(_TOP_PAD_BYTES),
+}
+"""For processes that are started; other C libraries ignore it."""
+
+# Names and numbers of malloc.h. mallopt takes an int, so the threshold is as high as one goes.
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
+
+
+def keep_freed_memory() -> None:
+    """The same for this process; does nothing where the C library is not glibc."""
+    if platform.libc_ver()[0] != "glibc":
+        return
+    libc = ctypes.CDLL(None)
+    libc.mallopt(_M_MMAP_MAX, 0)
+    libc.mallopt(_M_TRIM_THRESHOLD, min(_TRIM_THRESHOLD_BYTES, (1 << 31) - 1))
+    libc.mallopt(_M_TOP_PAD, _TOP_PAD_BYTES)
+
+
+_PROGRAM = """
+import torch
+torch.set_num_threads(1)
+network = torch.nn.Sequential(torch.nn.Conv2d(4, 16, 3), torch.nn.Flatten(), torch.nn.Linear(1024, 64))
+with torch.autocast("cpu", torch.bfloat16):
+    network(torch.zeros(32, 4, 10, 10)).float().sum().backward()
+"""
+
+
+def check_autocast(config: RunConfig) -> None:
+    """Raise `ConfigError` where `autocast` would end the process without a word; tried out in another one."""
+    if config.autocast and config.device == "cpu" and (end := _try_out()):
+        raise ConfigError(
+            f"autocast must be false on this machine: a process that computes in bfloat16 {end}. "
+            "ONEDNN_MAX_CPU_ISA=AVX2 in the environment may help"
+        )
+
+
+@functools.cache
+def _try_out() -> str:
+    """How a process that tries it ends, in words; empty if all is well."""
+    done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, check=False)
+    return exit_in_words(done.returncode) if done.returncode else ""
+
+
+class StopFlag:
+    """Whether the run was asked to stop, and by which signal."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.signal is not None
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[StopFlag]:
+    """Turn SIGINT and SIGTERM into a flag while the block runs. Outside of the main thread, signals are left alone."""
+    flag = StopFlag()
+    if threading.current_thread() is not threading.main_thread():
+        yield flag
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if flag.signal is not None:
+            os._exit(128 + number)
+        flag.signal = number
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield flag
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def quick_imports() -> Iterator[None]:
+    """Nobody looks for garbage among what is imported, now or later: that is a sixth of the time of importing torch."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def exit_in_words(code: int) -> str:
+    """How a process ended."""
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"

@@ -1,0 +1,1 @@
+"""Workers and evaluators in processes of this machine, pairs and weights in shared memory."""

@@ -1,0 +1,86 @@
+"""Where every child process begins. Imports little, so that it is tied to its parent before it does anything slow."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import signal
+import sys
+
+from clearl.registry import load_entry
+from clearl.runtimes.host import quick_imports
+from clearl.runtimes.local.channel import Channel
+from clearl.runtimes.messages import ChannelClosed, Message, Setup, describe, pack, unpack
+
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+
+
+class _Connection:
+    """The child's end of its connection; see `clearl.runtimes.backend.Link`."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def send(self, message: Message) -> None:
+        self._channel.send(pack(message))
+
+    def receive(self) -> Message:
+        """The next message; waits for it."""
+        return unpack(self._channel.receive())
+
+
+def main(arguments: list[str]) -> int:
+    """`PARENT_PID CHANNEL_FD MODULE...`: import the modules, wait for something to do, do it until told to close."""
+    parent, descriptor, *modules = arguments
+    _die_with(int(parent))
+    # The parent decides when its children stop. Unlike SIG_IGN, a function is not passed on to what environments start.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    channel = Channel.inherited(int(descriptor))
+    link = _Connection(channel)
+    try:
+        with quick_imports():
+            for module in modules:
+                importlib.import_module(module)
+        descriptors = channel.receive_descriptors()
+        setup = link.receive()
+        assert isinstance(setup, Setup)
+        _show_name(f"clearl:{setup.name}")
+        with quick_imports():
+            from clearl.runtimes.local.shared_memory import SharedPlaces
+            from clearl.runtimes.programs import serve
+
+            make_program = load_entry(setup.program)
+        serve(link, make_program(link, setup, SharedPlaces(descriptors)))
+    except ChannelClosed:
+        return 0  # the parent has gone, and so do we
+    except Exception as error:  # noqa: BLE001 - whatever it is, the parent must hear of it
+        return _report(link, error)
+    return 0
+
+
+def _report(link: _Connection, error: Exception) -> int:
+    try:
+        link.send(describe(error))
+    except ChannelClosed:
+        return 0
+    return 1
+
+
+def _die_with(parent: int) -> None:
+    """Ask the kernel for SIGKILL when the parent dies, where it can; the end of the connection does the rest."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        raise SystemExit(0)
+
+
+def _show_name(name: str) -> None:
+    """Under which name `ps` and `top` list this process; the kernel takes fifteen letters."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

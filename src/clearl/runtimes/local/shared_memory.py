@@ -1,0 +1,187 @@
+"""Memory that processes share: it has no name, so nothing is left of it when the last of them is gone."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from collections.abc import Sequence
+
+import google_crc32c
+import numpy as np
+
+from clearl.nets.network import PolicyNetwork
+from clearl.nets.weights import FlatWeights
+from clearl.replay.codec import max_payload_nbytes
+from clearl.types import Payload, Rows, UnrollLayout
+
+_ALIGN = 64
+
+
+class SharedBlock:
+    """Bytes shared with the processes that are sent `descriptor`."""
+
+    def __init__(self, descriptor: int, nbytes: int) -> None:
+        self.descriptor, self.nbytes = descriptor, nbytes
+        self.memory = mmap.mmap(descriptor, nbytes)
+
+    @staticmethod
+    def create(nbytes: int) -> SharedBlock:
+        """New memory, zeroed."""
+        descriptor = _anonymous_file()
+        os.ftruncate(descriptor, nbytes)
+        return SharedBlock(descriptor, nbytes)
+
+    @staticmethod
+    def received(descriptor: int, nbytes: int) -> SharedBlock:
+        """The memory behind a descriptor that another process shared."""
+        if os.fstat(descriptor).st_size < nbytes:
+            raise ValueError(f"a shared block of {os.fstat(descriptor).st_size} bytes, where {nbytes} are needed")
+        return SharedBlock(descriptor, nbytes)
+
+    def close(self) -> None:
+        """Let go of the descriptor; the memory goes with the last view of it."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+class PairBlock:
+    """Where one worker puts its pairs, and the learner reads them: new unrolls as rows, replayed ones packed.
+
+    Each payload has room for the longest there can be; memory that was never written to takes no place.
+    """
+
+    def __init__(self, block: SharedBlock, layout: UnrollLayout, slots: int) -> None:
+        self.block = block
+        whole, new_nbytes = memoryview(block.memory), layout.buffer_nbytes(slots)
+        self.new: Rows = layout.views(whole[:new_nbytes], slots)
+        self.sequences, self._lengths = np.frombuffer(whole, np.int64, 2 * slots, new_nbytes).reshape(2, slots)
+        self._payloads, self._room = whole[new_nbytes + 2 * self._lengths.nbytes :], max_payload_nbytes(layout)
+
+    @property
+    def replay(self) -> list[Payload | None]:
+        """One for each slot, None where it has nothing to replay; not copied."""
+        starts = range(0, len(self._lengths) * self._room, self._room)
+        return [
+            self._payloads[start : start + length] if length else None
+            for start, length in zip(starts, self._lengths.tolist(), strict=True)
+        ]
+
+    def put_replay(self, payloads: Sequence[Payload | None]) -> None:
+        """Put them where `replay` finds them."""
+        lengths = [0 if payload is None else len(payload) for payload in payloads]
+        for index, payload in enumerate(payloads):
+            if payload is not None:
+                place = self._payloads[index * self._room : (index + 1) * self._room]
+                place[: len(payload)] = payload
+        self._lengths[:] = lengths
+
+    def close(self) -> None:
+        self.block.close()
+
+    @staticmethod
+    def nbytes(layout: UnrollLayout, slots: int) -> int:
+        return layout.buffer_nbytes(slots) + slots * (2 * 8 + max_payload_nbytes(layout))
+
+
+class WeightBoard:
+    """The newest weights, written by one process and read by many; a reader never gets a mixture of two versions.
+
+    Two places take turns. The writer fills the one that is not shown and then shows it, so a reader has the time of a
+    whole update to copy. A checksum over numbers and weights decides whether it got one version, which holds on
+    processors that let other cores see writes out of order, and needs no lock that a dying process could keep.
+    """
+
+    _HEAD = np.dtype([("version", np.int64), ("frames", np.int64), ("checksum", np.int64)])
+
+    def __init__(self, block: SharedBlock, size: int) -> None:
+        self.block, self.size = block, size
+        memory = memoryview(block.memory)
+        self._shown = np.frombuffer(memory, np.int64, 1)
+        stride = _place_nbytes(size)
+        starts = [_ALIGN + turn * stride for turn in (0, 1)]
+        self._heads = [np.frombuffer(memory, self._HEAD, 1, start) for start in starts]
+        self._weights = [np.frombuffer(memory, np.float32, size, start + _ALIGN) for start in starts]
+
+    @staticmethod
+    def nbytes(size: int) -> int:
+        return _ALIGN + 2 * _place_nbytes(size)
+
+    def next_place(self) -> np.ndarray:
+        """Where the writer puts the next weights, [size] float32; nobody reads there until `show`."""
+        return self._weights[self._hidden()]
+
+    def show(self, version: int, frames: int) -> None:
+        """Show what was put into `next_place`."""
+        hidden = self._hidden()
+        checksum = _checksum(version, frames, self._weights[hidden])
+        self._heads[hidden][0] = (version, frames, checksum)
+        self._shown[0] += 1
+
+    def read_into(self, weights: np.ndarray) -> tuple[int, int]:
+        """Copy the newest weights; their version and frames."""
+        while True:
+            shown = int(self._shown[0]) % 2
+            version, frames, checksum = (int(value) for value in self._heads[shown][0])
+            np.copyto(weights, self._weights[shown])
+            if checksum == _checksum(version, frames, weights):
+                return version, frames
+
+    def version(self) -> int:
+        """The version shown now; a glance, good for "has anything changed?"."""
+        return int(self._heads[int(self._shown[0]) % 2]["version"][0])
+
+    def close(self) -> None:
+        self.block.close()
+
+    def _hidden(self) -> int:
+        return (int(self._shown[0]) + 1) % 2
+
+
+class SharedPlaces:
+    """Shared memory: of a worker's pairs first, of the weights last."""
+
+    def __init__(self, descriptors: Sequence[int]) -> None:
+        self.descriptors = descriptors
+
+    def weights(self, network: PolicyNetwork) -> WeightReader:
+        return WeightReader(network, self.descriptors[-1])
+
+    def pairs(self, layout: UnrollLayout, slots: int) -> PairBlock:
+        block = SharedBlock.received(self.descriptors[0], PairBlock.nbytes(layout, slots))
+        return PairBlock(block, layout, slots)
+
+
+class WeightReader:
+    """Brings the weights on a board into a network."""
+
+    def __init__(self, network: PolicyNetwork, descriptor: int) -> None:
+        self._flat = FlatWeights(network)
+        self._copy = np.zeros(self._flat.size, np.float32)
+        block = SharedBlock.received(descriptor, WeightBoard.nbytes(self._flat.size))
+        self._board = WeightBoard(block, self._flat.size)
+        self._read: tuple[int, int] | None = None
+
+    def read(self) -> tuple[int, int]:
+        """Take the newest weights; their (updates, frames)."""
+        if self._read is None or self._board.version() != self._read[0]:
+            self._read = self._board.read_into(self._copy)
+            self._flat.read_from(self._copy)
+        return self._read
+
+
+def _place_nbytes(size: int) -> int:
+    return _ALIGN + -(-4 * size // _ALIGN) * _ALIGN
+
+
+def _checksum(version: int, frames: int, weights: np.ndarray) -> int:
+    # Never 0, which is what memory holds before anything was written.
+    return google_crc32c.extend(google_crc32c.value(b"%d/%d" % (version, frames)), weights.tobytes()) + 1
+
+
+def _anonymous_file() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("clearl", os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:  # already without a name; other systems than Linux
+        return os.dup(file.fileno())

@@ -1,0 +1,310 @@
+"""The learner in this process, workers and evaluators elsewhere: what every runtime with children does, wherever."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from clearl.learning.batching import Intake, Staging
+from clearl.nets.weights import FlatWeights
+from clearl.records.schema import summary_row
+from clearl.runtimes.backend import Board, Site
+from clearl.runtimes.host import cores
+from clearl.runtimes.programs import Stopwatch
+from clearl.runtimes.remote import Evaluators, RemoteEvaluator, RemoteWorker
+from clearl.runtimes.runtime import Job
+from clearl.runtimes.state import Progress
+from clearl.runtimes.supervision import Surroundings
+
+_GLANCE_S = 0.1
+_STOP_S = 5.0
+_CLOSE_S = 2.0
+
+
+def run_at(site: Site, job: Job, *, deaths: Sequence[str] = ()) -> None:
+    """Train with the children of a site; none of them outlives this call.
+
+    `deaths`: of learners before this one, as far as the metrics do not tell of them.
+    """
+    with learner_threads(job.config.learner_threads):
+        run = DistributedRun(job, site)
+        try:
+            for problem in deaths:
+                job.recorder.fault(job.learner, "learner", problem)
+            run.loop()
+        finally:
+            run.close()
+
+
+def default_threads(cores: int) -> int:
+    """The learner's torch threads: the workers need the rest."""
+    return max(1, cores // 4)
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """A full batch that has been read, and what its record says of it."""
+
+    staging: Staging
+    tasks: Sequence[str]
+    replay: dict[str, int]
+
+
+class DistributedRun:
+    """One run whose children live at `site`; the same counts come out wherever that is."""
+
+    def __init__(self, job: Job, site: Site) -> None:
+        self.job, self.site, self.progress, self.watch = job, site, Progress(job), Stopwatch()
+        saved = job.checkpoints.newest()
+        sequences: Sequence[int] = [0] * job.config.slots
+        if saved is None:
+            job.recorder.begin(job.plan)
+        else:
+            sequences = [int(sequence) for sequence in self.progress.restore(saved)["shards"]]
+        job.learner.measure = self._part
+        self.flat = FlatWeights(job.learner.network)
+        self.board = site.board(self.flat.size)
+        self._show_weights(self.board)
+        around = Surroundings(site, job.config.worker_timeout_s, self._fault, self._restarted)
+        self.workers = [
+            RemoteWorker(i, slots, [sequences[s] for s in slots], job, self.board, around)
+            for i, slots in enumerate(divide(job.config.slots, site.workers))
+        ]
+        self.evaluators = Evaluators(job, site.board(self.flat.size), around)
+        self.grants, self.glanced_at = 0, 0.0
+        self.waiting: deque[_Waiting] = deque()
+        self.settling = False
+        # Until the first update: workers build their environments before it, and need the cores for that.
+        self.evaluators_wait = True
+
+    def loop(self) -> None:
+        while not self.progress.finished:
+            if self.job.stop:
+                return self._stop()
+            if self._through():
+                return self._finish()
+            if self.progress.checkpoint_due and self._settle():
+                self._save()
+            self._grant_all()
+            self._evaluate_if_due()
+            if not self._learn():
+                self._hear(_GLANCE_S)
+
+    def close(self) -> None:
+        """End all children: in good order where they wait for work, at once where they do not."""
+        processes = [child.process for child in self._children()]
+        closing = [process.ask_to_close() for process in processes]
+        deadline = time.monotonic() + _CLOSE_S
+        for process, asked in zip(processes, closing, strict=True):
+            process.end(max(0.0, deadline - time.monotonic()) if asked else 0.0)
+        for worker in self.workers:
+            worker.close()
+        self.evaluators.board.close()
+        self.board.close()
+
+    # Acting and learning.
+
+    def _grant_all(self) -> None:
+        for worker in self.workers:
+            self._grant(worker)
+
+    def _grant(self, worker: RemoteWorker) -> None:
+        if worker.grant is None and not self.settling:
+            grant = self.job.cursor.grant(worker.round_frames)
+            if grant is not None:
+                self.grants += 1
+                worker.give(grant, self.grants)
+
+    def _learn(self) -> bool:
+        """Learn from one batch; where none waits, read pairs of one worker first. False where nothing was to be had."""
+        read = self._read()
+        if not self.waiting:
+            return read
+        self._update(self.waiting.popleft())
+        return True
+
+    def _read(self) -> bool:
+        """Unless a batch waits already, read the pairs of one worker and let it go on; whether there were any."""
+        if self.waiting:
+            return False
+        self._hear(0.0)
+        worker = next_to_read(self.workers, self.job.intake)
+        if worker is None:
+            return False
+        with self.watch("reading"):
+            assert worker.grant is not None and worker.report is not None
+            tasks, replay = worker.grant.tasks, self._replay_counters()
+            full = self.job.intake.take(worker.pairs())
+            self.job.cursor.count_episodes(worker.grant.segment, worker.report.episodes)
+            worker.acknowledge()
+        self.waiting += [_Waiting(staging, tasks, replay) for staging in full]
+        self._grant(worker)
+        return True
+
+    def _update(self, full: _Waiting) -> None:
+        with self.watch("reading"):
+            batch, mean_version = self.job.intake.batch(full.staging)
+        with self.watch("learner"):
+            self.progress.update(batch, mean_version, full.tasks, full.replay)
+        with self.watch("weights"):
+            self._show_weights(self.board)
+        self.evaluators_wait = False
+
+    @contextmanager
+    def _part(self, name: str) -> Iterator[None]:
+        """A part of an update, timed. Before it, a worker that has pairs to read is let go on, if no batch waits.
+
+        So workers and learner wait less for each other, while no batch gets older than by one update.
+        """
+        self._read()
+        with self.watch(name):
+            yield
+
+    def _replay_counters(self) -> dict[str, int]:
+        names = ("held", "bytes", "quarantined")
+        return {name: sum(worker.replay.get(name, 0) for worker in self.workers) for name in names}
+
+    def _show_weights(self, board: Board) -> None:
+        self.flat.write_to(board.next_place())
+        board.show(self.job.learner.updates, self.job.learner.frames)
+
+    # Children.
+
+    def _hear(self, wait_s: float) -> None:
+        """Take in what children said; now and then look after those that say nothing."""
+        with self.watch("waiting"):
+            heard = self.site.listen(wait_s)
+        for wake in heard:
+            wake()
+        now = time.monotonic()
+        if now - self.glanced_at >= _GLANCE_S:
+            self.glanced_at = now
+            for child in self.workers if self.evaluators_wait else self._children():
+                child.poll()
+
+    def _children(self) -> list[RemoteWorker | RemoteEvaluator]:
+        return [*self.workers, *self.evaluators.members]
+
+    def _fault(self, name: str, problem: str) -> None:
+        self.job.recorder.fault(self.job.learner, name, problem)
+
+    def _restarted(self, name: str, after_s: float) -> None:
+        self.job.recorder.restarted(self.job.learner, name, after_s)
+
+    # Evaluation.
+
+    def _evaluate_if_due(self) -> None:
+        """Training goes on meanwhile; an evaluator that lags skips to the newest weights."""
+        if self._record_evaluation() and self.progress.evaluation_due:
+            self._start_evaluation()
+
+    def _start_evaluation(self) -> None:
+        self._show_weights(self.evaluators.board)
+        self.evaluators.evaluate()
+
+    def _record_evaluation(self) -> bool:
+        """Write down an evaluation that has come to its end; whether the evaluator is free."""
+        done = self.evaluators.take()
+        if done is not None:
+            for evaluation in done.evaluations:
+                self.job.recorder.evaluated(evaluation, frames=done.frames, updates=done.updates)
+            self.progress.evaluated(done.frames)
+        return not self.evaluators.busy
+
+    # Checkpoints and the end.
+
+    def _through(self) -> bool:
+        idle = not self.waiting and all(worker.grant is None for worker in self.workers)
+        return idle and self.job.cursor.finished
+
+    def _settle(self, deadline: float = float("inf")) -> bool:
+        """Learn from all that was granted and make the shards safe; False where a stop or the deadline comes first."""
+        self.settling = True
+        try:
+            return self._drain(deadline) and self._sync(deadline)
+        finally:
+            self.settling = False
+
+    def _drain(self, deadline: float) -> bool:
+        # What has been read counts: it is learnt from, whatever the time is.
+        while self.waiting or any(worker.grant is not None for worker in self.workers):
+            if not self.waiting and self._too_late(deadline):
+                return False
+            if not self._learn():
+                self._hear(_GLANCE_S)
+        return True
+
+    def _sync(self, deadline: float) -> bool:
+        for worker in self.workers:
+            worker.sync()
+        while not all(worker.synced for worker in self.workers):
+            if self._too_late(deadline):
+                return False
+            self._hear(_GLANCE_S)
+        return True
+
+    def _too_late(self, deadline: float) -> bool:
+        """Without a deadline there is time until somebody wants the run to stop."""
+        return bool(self.job.stop) if deadline == float("inf") else time.monotonic() > deadline
+
+    def _save(self) -> None:
+        sequences = [sequence for worker in self.workers for sequence in worker.sequences]
+        self.progress.save(shards=sequences, actor=None)
+
+    def _stop(self) -> None:
+        """Finish what is under way, within seconds; what is not back by then was never granted."""
+        if not self._settle(time.monotonic() + _STOP_S):
+            for worker in self.workers:
+                if worker.grant is not None:
+                    worker.process.end()
+                    self.job.cursor.take_back(worker.round_frames)
+        self._save()
+
+    def _finish(self) -> None:
+        """The plan is through: evaluate the final weights, unless that has been done."""
+        self.evaluators_wait = False
+        while not self.job.stop and self.progress.evaluated_frames != self.job.learner.frames:
+            if self._record_evaluation() and self.progress.evaluated_frames != self.job.learner.frames:
+                self._start_evaluation()
+            self._hear(_GLANCE_S)
+        self.progress.finished = not self.job.stop
+        self._settle(time.monotonic() + _STOP_S)
+        self.job.recorder.emit(summary_row({"seconds": self._seconds()}))
+        self._save()
+
+    def _seconds(self) -> dict[str, dict[str, float]]:
+        """Where the time of each process went."""
+        children = {child.process.name: dict(child.seconds) for child in self._children()}
+        return {"learner": dict(self.watch.seconds), **children}
+
+
+def divide(slots: int, workers: int) -> list[list[int]]:
+    """Which slots each worker has: in order, as evenly as can be. A slot's replay stays with the slot."""
+    return [part.tolist() for part in np.array_split(np.arange(slots), workers)]
+
+
+def next_to_read(workers: Sequence[RemoteWorker], intake: Intake) -> RemoteWorker | None:
+    """Whose pairs are read next: of the oldest segment under way, in the order of the grants, none twice in a batch."""
+    segment = min((worker.grant.segment for worker in workers if worker.grant is not None), default=None)
+    for worker in sorted(workers, key=lambda worker: worker.turn):
+        current = worker.grant is not None and worker.grant.segment == segment
+        if current and worker.report is not None and intake.accepts(worker.slots):
+            return worker
+    return None
+
+
+@contextmanager
+def learner_threads(count: int | None) -> Iterator[None]:
+    """The torch threads of this process while the block runs; by the cores where None."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or default_threads(cores()))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

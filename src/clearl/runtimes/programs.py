@@ -1,0 +1,273 @@
+"""The programs of worker and evaluator processes, apart from how those are reached."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import numpy as np
+import torch
+
+from clearl.acting.worker import Worker
+from clearl.nets.network import PolicyNetwork, StepInput, StepOutput
+from clearl.registry import load_entry
+from clearl.runtimes.backend import Link, Outlet, OwnPairs, Places
+from clearl.runtimes.messages import (
+    Alive,
+    Close,
+    Evaluate,
+    Evaluated,
+    Message,
+    Produce,
+    Produced,
+    Ready,
+    Setup,
+    Sync,
+    Synced,
+)
+from clearl.runtimes.runtime import Parts
+from clearl.tasks.suite import Envs, Suite
+from clearl.types import EnvStep, row
+
+_ALIVE_EVERY_S = 0.5
+_NICENESS = 5  # of evaluators: training goes first
+
+
+class Program(Protocol):
+    """A worker or an evaluator: made from (outlet, setup, places), then told one thing after the other."""
+
+    ready: Ready
+    """What it has to say whenever somebody begins with it: it may outlive a learner."""
+    watch: Stopwatch
+
+    def handle(self, message: Message) -> Iterator[Message]:
+        """Do as told; each answer is sent as soon as it is there."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def serve(link: Link, program: Program) -> None:
+    """Work until told to close."""
+    try:
+        link.send(program.ready)
+        while True:
+            with program.watch("waiting"):
+                message = link.receive()
+            if isinstance(message, Close):
+                return
+            for answer in program.handle(message):
+                link.send(answer)
+    finally:
+        program.close()
+
+
+def make_parts(setup: Setup) -> Parts:
+    """The parts of the run, made again from its config."""
+    return load_entry(setup.entry)(setup.config, Path(setup.run_dir))
+
+
+def heartbeat(outlet: Outlet) -> Callable[[], None]:
+    """A function to call often; every so often it says that work goes on."""
+    last = time.monotonic()
+
+    def beat() -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last > _ALIVE_EVERY_S:
+            last = now
+            outlet.send(Alive(building=False))
+
+    return beat
+
+
+class Stopwatch:
+    """Seconds by name. What is measured inside something else is taken off that."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._inner = 0.0
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        started, outside, self._inner = time.perf_counter(), self._inner, 0.0
+        try:
+            yield
+        finally:
+            spent = time.perf_counter() - started
+            self.seconds[name] = self.seconds.get(name, 0.0) + spent - self._inner
+            self._inner = outside + spent
+
+    def take(self) -> dict[str, float]:
+        """What was measured since the last call."""
+        seconds, self.seconds = self.seconds, {}
+        return seconds
+
+
+def add_seconds(total: dict[str, float], more: dict[str, float]) -> None:
+    """Add what a `Stopwatch` took to a running total."""
+    for name, seconds in more.items():
+        total[name] = total.get(name, 0.0) + seconds
+
+
+class TimedNetwork:
+    """A network whose `act` is measured as inference; `tick` is called at each."""
+
+    def __init__(self, network: PolicyNetwork, watch: Stopwatch, tick: Callable[[], None]) -> None:
+        self.core_size = network.core_size
+        self._network, self._watch, self._tick = network, watch, tick
+
+    def act(self, inputs: StepInput, state: Any, *, column: str = "act") -> StepOutput:
+        self._tick()
+        with self._watch("inference"):
+            return self._network.act(inputs, state, column=column)
+
+    def unroll(self, inputs: StepInput, state: Any) -> StepOutput:
+        return self._network.unroll(inputs, state)
+
+    def evaluated_column(self) -> str:
+        return self._network.evaluated_column()
+
+
+class TimedSuite:
+    """A suite whose environments are measured; `building` is called before some are made."""
+
+    def __init__(self, suite: Suite, watch: Stopwatch, building: Callable[[], None]) -> None:
+        self.name, self.tasks, self.spec = suite.name, suite.tasks, suite.spec
+        self._suite, self._watch, self._building = suite, watch, building
+
+    def mask(self, task: str) -> np.ndarray:
+        return self._suite.mask(task)
+
+    def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> Envs:
+        self._building()
+        with self._watch("environment"):
+            return _TimedEnvs(self._suite.make(task, num_envs=num_envs, seed=seed, training=training), self._watch)
+
+    def render(self, task: str, frame: np.ndarray) -> np.ndarray:
+        return self._suite.render(task, frame)
+
+
+class _TimedEnvs:
+    def __init__(self, envs: Envs, watch: Stopwatch) -> None:
+        self.num_envs = envs.num_envs
+        self._envs, self._watch = envs, watch
+
+    def reset(self, *, seed: int | None = None) -> np.ndarray:
+        with self._watch("environment"):
+            return self._envs.reset(seed=seed)
+
+    def step(self, actions: np.ndarray) -> EnvStep:
+        with self._watch("environment"):
+            return self._envs.step(actions)
+
+    def get_state(self) -> dict[str, Any] | None:
+        return self._envs.get_state()
+
+    def set_state(self, state: dict[str, Any]) -> np.ndarray:
+        return self._envs.set_state(state)
+
+    def close(self) -> None:
+        self._envs.close()
+
+
+_ROUNDS_TO_RECLAIM = 16  # with small frames, asking each time costs as much as a tenth of replay
+
+
+class WorkerProgram:
+    """See `clearl.runtimes.programs.Program`."""
+
+    def __init__(self, outlet: Outlet, setup: Setup, places: Places) -> None:
+        torch.set_num_threads(1)
+        self.watch = Stopwatch()
+        parts = make_parts(setup)
+        network = parts.network()
+        self.weights = places.weights(network)
+        self.pairs = places.pairs(parts.layout, len(setup.slots))
+        timed = cast(PolicyNetwork, TimedNetwork(network, self.watch, heartbeat(outlet)))
+        self.worker = parts.worker(setup.slots, timed, incarnation=setup.incarnation)
+        actor = self.worker.actor
+        actor.suite = TimedSuite(actor.suite, self.watch, lambda: outlet.send(Alive(building=True)))
+        sequences = _restore(self.worker, setup, self.pairs)
+        self.ready = Ready(sequences, sum(shard.counters()["lost"] for shard in self.worker.shards))
+        self._rounds = 0
+
+    def handle(self, message: Message) -> Iterator[Message]:
+        if isinstance(message, Produce):
+            yield self._produce(message)
+            with self.watch("codec"):
+                # While the learner reads; if this process dies before it is done, the next one does it.
+                self.worker.remember(self.pairs.new)
+        else:
+            assert isinstance(message, Sync), message
+            for shard in self.worker.shards:
+                shard.sync()
+            yield Synced()
+
+    def close(self) -> None:
+        self.worker.close()
+
+    def _produce(self, message: Produce) -> Produced:
+        pairs, worker = self.pairs, self.worker
+        self._rounds += 1
+        if self._rounds % _ROUNDS_TO_RECLAIM == 0:
+            with self.watch("codec"):
+                # All that was reported has been read and inserted: a restart goes back to here and never further.
+                for shard, sequence in zip(worker.shards, self.ready.sequences, strict=bool(worker.shards)):
+                    shard.set_floor(sequence)
+        with self.watch("weights"):
+            version, _ = self.weights.read()
+        with self.watch("copying"):
+            pairs.sequences[:] = 0
+            episodes = worker.act(message.tasks, pairs.new)
+        with self.watch("codec"):
+            pairs.put_replay(worker.recall())
+        self.ready = Ready(tuple(sequence + 1 for sequence in self.ready.sequences), 0)
+        pairs.sequences[:] = self.ready.sequences
+        return Produced(version, len(episodes), self.ready.sequences, worker.replay_counters(), self.watch.take())
+
+
+def _restore(worker: Worker, setup: Setup, pairs: OwnPairs) -> tuple[int, ...]:
+    """Take the shards to where the parent left off; the unrolls that each slot is good for."""
+    if not worker.shards:
+        return setup.sequences
+    reached = []
+    for index, (shard, sequence) in enumerate(zip(worker.shards, setup.sequences, strict=True)):
+        there = shard.recovered_next_sequence()
+        if there < sequence == pairs.sequences[index]:  # reported, but perhaps not inserted any more
+            shard.restore(sequence - 1)
+            shard.insert(row(pairs.new, index))
+        else:
+            shard.restore(max(sequence, there) if setup.keeps_later else sequence)
+        reached.append(shard.next_sequence)
+    return tuple(reached)
+
+
+class EvaluatorProgram:
+    """See `clearl.runtimes.programs.Program`."""
+
+    def __init__(self, outlet: Outlet, setup: Setup, places: Places) -> None:
+        os.nice(_NICENESS)
+        torch.set_num_threads(1)
+        self.tasks, self.watch, self.ready = setup.tasks, Stopwatch(), Ready((), 0)
+        parts = make_parts(setup)
+        network = parts.network()
+        self.weights = places.weights(network)
+        self.evaluator = parts.evaluator(cast(PolicyNetwork, TimedNetwork(network, self.watch, heartbeat(outlet))))
+        building = Alive(building=True)
+        self.evaluator.suite = TimedSuite(self.evaluator.suite, self.watch, lambda: outlet.send(building))
+
+    def handle(self, message: Message) -> Iterator[Message]:
+        assert isinstance(message, Evaluate), message
+        version, frames = self.weights.read()
+        with self.watch("copying"):
+            evaluations = self.evaluator.evaluate(self.tasks, version)
+        for done in evaluations:
+            yield Evaluated(done.task, done.scores, done.steps, done.column, version, frames, self.watch.take())
+
+    def close(self) -> None:
+        self.evaluator.close()

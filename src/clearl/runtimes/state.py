@@ -1,0 +1,100 @@
+"""What every runtime keeps track of beside the parts of its job: evaluations, checkpoints, the end of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from clearl.errors import CorruptFileError
+from clearl.runtimes.runtime import Job
+from clearl.storage.checkpoints import Saved
+from clearl.types import Batch
+
+
+class Progress:
+    """Says what is due, has it learnt and recorded, and puts a whole run into a checkpoint and back."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.finished = False
+        self.evaluated_frames = -1
+        self._evaluations = 0
+        self._checkpointed_frames = 0
+
+    @property
+    def evaluation_due(self) -> bool:
+        """Whether the weights have trained on enough frames since the last evaluation."""
+        return self.job.learner.frames >= self._evaluations * self.job.config.eval_every_frames
+
+    def evaluated(self, frames: int) -> None:
+        """All tasks were evaluated with the weights that `frames` had led to."""
+        self.evaluated_frames = frames
+        self._evaluations = frames // self.job.config.eval_every_frames + 1
+
+    def update(self, batch: Batch, mean_version: float, tasks: Sequence[str], replay: Mapping[str, int]) -> None:
+        """One update of the learner, recorded. `mean_version`: of the weights that acted for the batch."""
+        learner, job = self.job.learner, self.job
+        visit = job.cursor.visit(learner.frames) if learner.method.needs_boundaries else None
+        stats = learner.update(batch, visit)
+        lag = learner.updates - 1 - mean_version
+        job.recorder.updated(learner, stats, lag, tuple(dict.fromkeys(tasks)), replay)
+
+    @property
+    def checkpoint_due(self) -> bool:
+        """Whether enough frames have passed since the last checkpoint."""
+        every = self.job.config.checkpoint_every_frames
+        return every is not None and self.job.learner.frames - self._checkpointed_frames >= every
+
+    def save(self, *, shards: Sequence[int], actor: dict[str, Any] | None) -> None:
+        """Write a checkpoint; `shards` are the next sequences of all slots, and must be safe on disk already."""
+        job = self.job
+        job.recorder.writer.sync()
+        rows, slots = job.intake.state()
+        job.checkpoints.save(
+            {
+                "learner": {"tensors": job.learner.tensors(), "state": job.learner.state()},
+                "cursor": job.cursor.state(),
+                "mixer": job.intake.mixer.state(),
+                "intake": {"rows": rows, "slots": slots},
+                "shards": list(shards),
+                "actor": actor,
+                "evaluations": self._evaluations,
+                "evaluated_frames": self.evaluated_frames,
+                "finished": self.finished,
+                "recorder": job.recorder.state(),
+                "metrics_position": job.recorder.writer.position,
+                "wall_s": job.recorder.wall_s,
+            }
+        )
+        self._checkpointed_frames = job.learner.frames
+
+    def restore(self, saved: Saved) -> dict[str, Any]:
+        """Take the job to where `saved` was taken; the tree, for what only the runtime can restore."""
+        with fitting(saved.path):
+            return self._restore(saved, saved.tree)
+
+    def _restore(self, saved: Saved, tree: dict[str, Any]) -> dict[str, Any]:
+        job = self.job
+        job.learner.restore(tree["learner"]["tensors"], tree["learner"]["state"])
+        job.cursor.restore(tree["cursor"])
+        job.intake.mixer.restore(tree["mixer"])
+        job.intake.restore(tree["intake"]["rows"], tree["intake"]["slots"])
+        self._evaluations, self.evaluated_frames = int(tree["evaluations"]), int(tree["evaluated_frames"])
+        self.finished = bool(tree["finished"])
+        self._checkpointed_frames = job.learner.frames
+        job.recorder.restore(tree["recorder"])
+        job.recorder.resumed(job.learner, float(tree["wall_s"]))
+        for note in saved.notes:
+            job.recorder.fault(job.learner, "checkpoint", note)
+        return tree
+
+
+@contextmanager
+def fitting(path: Path) -> Iterator[None]:
+    """A checkpoint with right hashes can still be one of another run, or made up: then it is refused as a whole."""
+    try:
+        yield
+    except (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise CorruptFileError(f"{path} does not fit this run: {type(error).__name__}: {error}") from error

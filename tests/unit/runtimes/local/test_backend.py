@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import pytest
+
+from clearl.runtimes.local.backend import default_workers
+from clearl.types import EnvSpec
+
+MINATAR = EnvSpec((10, 10, 10), "bool", 6)
+ATARI = EnvSpec((1, 84, 84), "uint8", 18, stack=4, frames_per_step=4)
+
+
+@pytest.mark.parametrize(
+    ("spec", "cores", "slots", "workers"),
+    [
+        (MINATAR, 1, 32, 1), (MINATAR, 2, 32, 1), (MINATAR, 4, 32, 2), (MINATAR, 64, 256, 16), (MINATAR, 2, 1, 1),
+        (ATARI, 1, 32, 1), (ATARI, 2, 32, 2), (ATARI, 64, 32, 8), (ATARI, 8, 3, 1),
+    ],
+)  # fmt: skip
+def test_workers_follow_from_cores_slots_and_the_size_of_observations(
+    spec: EnvSpec, cores: int, slots: int, workers: int
+) -> None:
+    assert default_workers(cores, slots, spec) == workers

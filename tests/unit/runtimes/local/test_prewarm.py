@@ -1,0 +1,55 @@
+"""Children that are there before the run that wants them."""
+
+from __future__ import annotations
+
+import gc
+
+import psutil
+import pytest
+
+from clearl.config import resolve
+from clearl.runtimes.host import quick_imports
+from clearl.runtimes.local.processes import Spares, head_start, spare_children
+
+ENTRY = "json:loads"  # something that is quickly imported
+
+
+def pids(spares: Spares) -> list[int]:
+    return [child.pid for child in spares._spares]
+
+
+def test_a_run_takes_the_children_that_have_a_head_start_once() -> None:
+    config = resolve(flags={"runtime": "local", "workers": 2})
+    before = set(psutil.Process().children())
+    with head_start(config, ENTRY):
+        early = {child.pid for child in set(psutil.Process().children()) - before}
+        first, second = spare_children(config, ENTRY), spare_children(config, ENTRY)
+    try:
+        assert len(early) == 2 and set(pids(first)) == early and not early & set(pids(second))
+        assert all(psutil.pid_exists(pid) for pid in early), "whoever took them ends them"
+    finally:
+        first.close()
+        second.close()
+    assert not early & set(psutil.pids())
+
+
+def test_without_a_run_nobody_is_left() -> None:
+    before = set(psutil.Process().children())
+    with pytest.raises(ValueError), head_start(resolve(flags={"runtime": "local", "workers": 1}), ENTRY):
+        (child,) = set(psutil.Process().children()) - before
+        raise ValueError
+    assert not child.is_running()
+
+
+def test_other_runtimes_want_no_children() -> None:
+    before = set(psutil.Process().children())
+    with head_start(resolve(flags={"runtime": "inline"}), ENTRY):
+        assert set(psutil.Process().children()) == before
+
+
+def test_garbage_is_collected_after_quick_imports_also_when_one_fails() -> None:
+    with pytest.raises(ImportError), quick_imports():
+        assert not gc.isenabled()
+        raise ImportError
+    assert gc.isenabled()
+    gc.unfreeze()

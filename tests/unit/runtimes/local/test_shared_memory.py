@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from unittest.mock import ANY
+
+import numpy as np
+import pytest
+
+from clearl.replay.codec import max_payload_nbytes
+from clearl.runtimes.local import shared_memory
+from clearl.runtimes.local.shared_memory import PairBlock, SharedBlock, WeightBoard
+from clearl.types import EnvSpec, UnrollLayout
+
+SIZE = 300_000
+WRITER = f"""
+import sys
+from clearl.runtimes.local.shared_memory import SharedBlock, WeightBoard
+board = WeightBoard(SharedBlock.received(int(sys.argv[1]), WeightBoard.nbytes({SIZE})), {SIZE})
+for version in range(2, 1_000_000):
+    board.next_place()[:] = version
+    board.show(version, 10 * version)
+"""
+
+
+@pytest.fixture
+def board():
+    block = SharedBlock.create(WeightBoard.nbytes(SIZE))
+    made = WeightBoard(block, SIZE)
+    made.next_place()[:] = 1
+    made.show(1, 10)
+    yield made
+    block.close()
+
+
+def hammer(board: WeightBoard, reads: int) -> set[int]:
+    """Read while another process writes without a pause; the versions seen, each of which must be whole."""
+    command = [sys.executable, "-c", WRITER, str(board.block.descriptor)]
+    with subprocess.Popen(command, pass_fds=[board.block.descriptor]) as writer:
+        try:
+            weights, seen = np.zeros(SIZE, np.float32), set()
+            while len(seen) < reads:
+                version, frames = board.read_into(weights)
+                assert (weights == version).all() and frames == 10 * version, "torn"
+                seen.add(version)
+            return seen
+        finally:
+            writer.kill()
+
+
+def test_a_reader_never_gets_a_mixture_of_two_versions(board: WeightBoard) -> None:
+    assert len(hammer(board, 100)) == 100
+
+
+def test_without_the_checksum_it_would(board: WeightBoard, monkeypatch: pytest.MonkeyPatch) -> None:
+    def copy_in_parts(to: np.ndarray, source: np.ndarray) -> None:
+        for start in range(0, SIZE, 1000):
+            to[start : start + 1000] = source[start : start + 1000]
+
+    monkeypatch.setattr(shared_memory, "_checksum", lambda *_: ANY)
+    monkeypatch.setattr(np, "copyto", copy_in_parts)
+    with pytest.raises(AssertionError, match="torn"):
+        hammer(board, 100_000)
+
+
+def test_the_newest_version_is_read_and_the_last_one_stays_while_the_next_is_written(board: WeightBoard) -> None:
+    weights = np.zeros(SIZE, np.float32)
+    board.next_place()[:] = 5
+    assert board.read_into(weights) == (1, 10) and (weights == 1).all()
+    board.show(2, 20)
+    assert board.version() == 2
+    assert board.read_into(weights) == (2, 20) and (weights == 5).all()
+
+
+def test_pairs_of_a_block_lie_apart_and_are_seen_by_another_mapping() -> None:
+    layout = UnrollLayout(EnvSpec((2, 3, 3), "uint8", 4, stack=2), 5, core_size=3)
+    block = SharedBlock.create(PairBlock.nbytes(layout, 3))
+    writer = PairBlock(block, layout, 3)
+    reader = PairBlock(SharedBlock.received(os.dup(block.descriptor), block.nbytes), layout, 3)
+    assert reader.replay == [None, None, None] and len(writer.new) == len(layout.fields)
+    longest = max_payload_nbytes(layout)
+    for payloads in ([b"a" * longest, b"b" * longest, b"c" * longest], [b"d", None, b"ef"], [None, b"g", None]):
+        for number, array in enumerate(writer.new.values(), start=len(payloads[0] or b"")):
+            array[...] = number % 2 if array.dtype == bool else number % 100
+        writer.put_replay(payloads)
+        writer.sequences[:] = 7, 8, len(payloads[0] or b"")
+        for number, (name, array) in enumerate(reader.new.items(), start=len(payloads[0] or b"")):
+            assert (array == (number % 2 if array.dtype == bool else number % 100)).all(), name
+        assert reader.replay == payloads
+        assert reader.sequences.tolist() == [7, 8, len(payloads[0] or b"")]
+    with pytest.raises(ValueError):
+        writer.put_replay([None, b"x" * (longest + 1), None])
+    reader.block.close()
+    block.close()
+
+
+def test_a_block_that_is_too_small_is_refused() -> None:
+    block = SharedBlock.create(100)
+    with pytest.raises(ValueError, match="100 bytes"):
+        SharedBlock.received(block.descriptor, 101)
+    block.close()
+
+
+def test_blocks_have_no_name_in_the_file_system() -> None:
+    block = SharedBlock.create(4096)
+    target = os.readlink(f"/proc/self/fd/{block.descriptor}")
+    assert target.endswith("(deleted)") and not os.path.exists(target)
+    block.close()

@@ -1,0 +1,179 @@
+"""The run of a learner with children, who are objects in this process here: what is read when, and what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import clearl
+from clearl.records.reader import read_rows
+from clearl.registry import load_entry
+from clearl.runtimes import loop
+from clearl.runtimes.local import backend
+from clearl.runtimes.local.shared_memory import SharedPlaces
+from clearl.runtimes.loop import DistributedRun
+from clearl.runtimes.messages import Close, Message, Setup
+from clearl.runtimes.runtime import Job, Order
+
+SLOTS, BATCH, T = 4, 2, 5
+SETTINGS: dict[str, Any] = {
+    "method": "clear", "suite": "minatar", "tasks": ["breakout"], "frames_per_visit": 400, "slots": SLOTS,
+    "batch_unrolls": BATCH, "unroll_steps": T, "eval_every_frames": 10**9, "eval_episodes": 1, "eval_max_steps": 1,
+    "record_every_updates": 1, "runtime": "local", "buffer_frames": 200,
+}  # fmt: skip
+
+
+class HereChild:
+    """Does at once what it is told, as long as `works` says so; after that it hangs."""
+
+    pid: int | None = None
+
+    def __init__(self, wake: Callable[[], None], works: Callable[[], bool]) -> None:
+        self.wake, self._works = wake, works
+        self.said: list[Message] = []
+
+    def begin(self, setup: Setup, shared: Sequence[Any]) -> None:
+        places = SharedPlaces([each.block.descriptor for each in shared])
+        outlet = SimpleNamespace(send=self.said.append)
+        self._program = load_entry(setup.program)(outlet, setup, places)
+        self.said.append(self._program.ready)
+
+    def send(self, message: Message) -> None:
+        if self._works() and not isinstance(message, Close):
+            self.said += self._program.handle(message)
+
+    def poll(self) -> list[Message]:
+        said = self.said.copy()
+        self.said.clear()
+        return said
+
+    def end(self, patience_s: float = 0.0) -> int:
+        self._program.close()
+        return 0
+
+    def cause_of_death(self, code: int | None) -> tuple[str, bool]:
+        return "died", False
+
+    def output(self) -> str:
+        return ""
+
+
+class Here:
+    """A site whose children answer before they are asked twice."""
+
+    keeps_later = True
+
+    def __init__(self, job: Job, workers: int) -> None:
+        self.workers = workers
+        self.evaluators: Sequence[tuple[str, ...]] = [job.plan.evaluate]
+        self.works, self._children = True, list[HereChild]()
+        self.pairs, self.board = backend._ThisMachine.pairs.__get__(self), backend._ThisMachine.board.__get__(self)
+
+    def take(self, wake: Callable[[], None]) -> HereChild:
+        self._children.append(HereChild(wake, lambda: self.works))
+        return self._children[-1]
+
+    def prepare(self) -> None: ...
+
+    def let_go(self, child: HereChild) -> None:
+        self._children.remove(child)
+
+    def listen(self, wait_s: float) -> list[Callable[[], None]]:
+        return [child.wake for child in self._children if child.said]
+
+
+def train(
+    out: Path, monkeypatch: pytest.MonkeyPatch, *, workers: int = 1,
+    watch: Callable[[DistributedRun, str], None] = lambda run, part: None, **settings: Any,
+) -> DistributedRun:  # fmt: skip
+    """A whole run; `watch` is called at the end of each part of an update."""
+    runs: list[DistributedRun] = []
+
+    def run_here(order: Order) -> None:
+        with order.open() as job:
+            run = DistributedRun(job, Here(job, workers))
+            timed = job.learner.measure
+
+            def measure(part: str) -> Any:
+                with timed(part):
+                    watch(run, part)
+                return nullcontext()
+
+            job.learner.measure = measure
+            runs.append(run)
+            run.loop()
+            run.close()
+
+    monkeypatch.setattr(backend, "run_local", run_here)
+    clearl.run(**SETTINGS | settings, out=str(out))
+    return runs[0]
+
+
+def frames_accounted_for(run: DistributedRun) -> int:
+    """Trained on, or waiting in a batch that is not full."""
+    return run.job.learner.frames + len(run.job.intake.state()[1]) * T
+
+
+def test_a_worker_goes_on_in_the_midst_of_an_update_but_not_while_a_batch_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, int, int]] = []
+    run = train(
+        tmp_path / "run", monkeypatch, watch=lambda run, part: seen.append((part, run.grants, len(run.waiting)))
+    )
+    # A round fills two batches: during the first update the second batch waits, during the second update none does.
+    assert seen[:3] == [("forward", 2, 1), ("backward", 2, 1), ("optimiser", 2, 1)]
+    assert seen[3:6] == [("forward", 3, 2), ("backward", 3, 2), ("optimiser", 3, 2)]
+    assert max(waiting for _, _, waiting in seen) == SLOTS // BATCH
+    assert run.job.learner.frames == run.job.cursor.granted_frames == 400
+    evaluated = [row["frames"] for row in read_rows(tmp_path / "run" / "metrics.jsonl") if row["kind"] == "eval"]
+    assert evaluated[-1] == 400  # nothing waited any more when the last weights were evaluated
+
+
+def test_no_batch_is_older_than_its_round_and_one_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train(tmp_path / "run", monkeypatch, replay_fraction=0.0)
+    lags = [row["lag_updates"] for row in read_rows(tmp_path / "run" / "metrics.jsonl") if row["kind"] == "train"]
+    assert lags[:2] == [0, 1]
+    assert max(lags) == 2 * SLOTS // BATCH  # played while a round was learnt from, read with one update to go
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_checkpoint_is_of_a_moment_when_nothing_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    found: list[tuple[int, int, int]] = []
+    save = loop.DistributedRun._save
+
+    def look(run: DistributedRun) -> None:
+        found.append((len(run.waiting), frames_accounted_for(run), run.job.cursor.granted_frames))
+        save(run)
+
+    monkeypatch.setattr(DistributedRun, "_save", look)
+    train(tmp_path / "run", monkeypatch, workers=workers, checkpoint_every_frames=30)
+    assert len(found) > 5
+    for waiting, accounted, granted in found:
+        assert waiting == 0 and accounted == granted
+
+
+@pytest.mark.parametrize("part", ["forward", "optimiser"])
+def test_a_stop_loses_nothing_that_was_read_even_when_workers_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    monkeypatch.setattr(loop, "_STOP_S", 0.0)
+
+    def stop(run: DistributedRun, now: str) -> None:
+        if now == part and run.job.learner.updates == 5:
+            assert isinstance(run.site, Here)
+            run.site.works, run.job.stop.signal = False, 15
+
+    first = train(tmp_path / "run", monkeypatch, watch=stop)
+    assert not first.waiting and first.job.learner.frames == first.job.cursor.granted_frames < 400
+    again = train(tmp_path / "run", monkeypatch)
+    assert again.job.learner.frames == 400
+    trained = [row["updates"] for row in read_rows(tmp_path / "run" / "metrics.jsonl") if row["kind"] == "train"]
+    assert trained == list(range(1, 400 // (BATCH * T) + 1))

@@ -1,0 +1,172 @@
+"""What a worker process does in a round, with an actor and shards that only write down what they are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clearl.runtimes.messages import Message, Produce, Produced, Setup, Sync, Synced
+from clearl.runtimes.programs import _ROUNDS_TO_RECLAIM, WorkerProgram
+from clearl.types import EnvSpec, UnrollLayout
+
+LAYOUT = UnrollLayout(EnvSpec((1,), "float32", 2), 1)
+ENTRY = f"{__name__}:make_parts"
+
+
+class Shard:
+    """Counts its unrolls and remembers the floors and unrolls it was given."""
+
+    def __init__(self) -> None:
+        self.next_sequence, self.floors, self.synced = 0, list[tuple[int, int]](), False
+        self.inserted: list[float] = []
+
+    def recovered_next_sequence(self) -> int:
+        return 7
+
+    def restore(self, next_sequence: int) -> None:
+        self.next_sequence = next_sequence
+
+    def insert(self, row: Any) -> None:
+        self.inserted.append(float(row["reward"][0]))
+        self.next_sequence += 1
+
+    def counters(self) -> dict[str, int]:
+        return {"lost": 2}
+
+    def set_floor(self, sequence: int) -> None:
+        self.floors.append((self.next_sequence, sequence))
+
+    def sync(self) -> None:
+        self.synced = True
+
+
+class Worker:
+    def __init__(self) -> None:
+        self.shards = [Shard(), Shard()]
+        self.actor: Any = type("Actor", (), {"suite": type("Suite", (), {"name": "", "tasks": (), "spec": None})})
+
+    def act(self, tasks: Any, new: Any) -> list[Any]:
+        new["reward"][:] = len(tasks)
+        return ["an episode"]
+
+    def recall(self) -> list[Any]:
+        return [b"%d" % self.shards[0].next_sequence, None]
+
+    def remember(self, new: Any) -> None:
+        for index, shard in enumerate(self.shards):
+            shard.insert({"reward": new["reward"][index]})
+
+    def replay_counters(self) -> dict[str, int]:
+        return {"held": 1}
+
+
+class Parts:
+    layout = LAYOUT
+
+    def network(self) -> Any:
+        return type("Network", (), {"core_size": 0})
+
+    def worker(self, slots: Any, network: Any, *, incarnation: int = 0) -> Any:
+        return Worker()
+
+
+def make_parts(config: str, run_dir: Any) -> Any:
+    return Parts()
+
+
+class Places:
+    def __init__(self) -> None:
+        self.new, self.sequences = LAYOUT.empty(2), np.zeros(2, np.int64)
+        self.replay: Any = None
+
+    def weights(self, network: Any) -> Any:
+        return self
+
+    def read(self) -> tuple[int, int]:
+        return 11, 0
+
+    def pairs(self, layout: UnrollLayout, slots: int) -> Any:
+        return self
+
+    def put_replay(self, payloads: Any) -> None:
+        self.replay = payloads
+
+
+class Outlet:
+    def send(self, message: Message) -> None: ...
+
+
+def make(*, keeps_later: bool, places: Places | None = None) -> tuple[WorkerProgram, Worker, Places]:
+    setup = Setup("worker-0", "", ENTRY, "", "", 0, slots=(0, 1), sequences=(5, 9), keeps_later=keeps_later)
+    places = places or Places()
+    program = WorkerProgram(Outlet(), setup, places)
+    worker: Any = program.worker
+    return program, worker, places
+
+
+@pytest.mark.parametrize(("keeps_later", "reached"), [(True, (7, 9)), (False, (5, 9))])
+def test_shards_go_back_to_what_was_acknowledged_or_to_what_they_have_beyond(
+    keeps_later: bool, reached: tuple[int, ...]
+) -> None:
+    program, worker, _ = make(keeps_later=keeps_later)
+    assert program.ready.sequences == reached == tuple(shard.next_sequence for shard in worker.shards)
+    assert program.ready.lost == 4
+
+
+def test_a_round_leaves_a_pair_of_each_slot_and_says_so() -> None:
+    program, worker, places = make(keeps_later=False)
+    for sequence in (6, 7):
+        (answer,) = program.handle(Produce(("a", "b")))
+        assert isinstance(answer, Produced) and answer.sequences == (sequence, sequence + 4)
+        assert (answer.version, answer.episodes, answer.replay) == (11, 1, {"held": 1})
+        assert places.new["reward"].tolist() == [[2], [2]] and places.replay == [b"%d" % (sequence - 1), None]
+        assert [shard.inserted[sequence - 6 :] for shard in worker.shards] == [[2.0], [2.0]]
+
+
+def test_a_round_is_told_before_it_is_inserted_and_until_then_can_be_found_by_another_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program, worker, places = make(keeps_later=False)
+    places.sequences[:], meanwhile = (5, 9), list[list[int]]()
+    monkeypatch.setattr(worker, "act", lambda tasks, new: meanwhile.append(places.sequences.tolist()) or [])
+    telling = program.handle(Produce(("a", "b")))
+    answer = next(telling)
+    assert meanwhile == [[0, 0]], "what is being overwritten must not be taken for what was told"
+    assert isinstance(answer, Produced) and worker.shards[0].inserted == []
+    assert places.sequences.tolist() == [6, 10] == list(answer.sequences)
+    assert list(telling) == [] and len(worker.shards[0].inserted) == 1
+
+
+@pytest.mark.parametrize(
+    ("reported", "inserted"),
+    [
+        ((5, 9), [[], [3.0]]),  # the first shard has unrolls up to 7: nothing is missing there
+        ((6, 10), [[], []]),  # another round, which nobody was told of
+        ((0, 0), [[], []]),  # a round had begun, so the one before was inserted
+    ],
+)
+def test_what_another_process_had_told_of_and_not_inserted_is_inserted_now(
+    reported: tuple[int, int], inserted: list[list[float]]
+) -> None:
+    places = Places()
+    places.sequences[:], places.new["reward"][:] = reported, 3.0
+    program, worker, _ = make(keeps_later=False, places=places)
+    assert [shard.inserted for shard in worker.shards] == inserted
+    assert program.ready.sequences == (5, 9) == tuple(shard.next_sequence for shard in worker.shards)
+
+
+def test_now_and_then_space_is_reclaimed_below_what_was_read_and_never_above() -> None:
+    program, worker, _ = make(keeps_later=False)
+    for _ in range(3 * _ROUNDS_TO_RECLAIM):
+        list(program.handle(Produce(("a", "b"))))
+    # Before the n-th round all unrolls of the n - 1 before it have been read.
+    before = [_ROUNDS_TO_RECLAIM * turn - 1 for turn in (1, 2, 3)]
+    assert worker.shards[0].floors == [(5 + rounds, 5 + rounds) for rounds in before]
+    assert worker.shards[1].floors == [(9 + rounds, 9 + rounds) for rounds in before]
+
+
+def test_sync_reaches_every_shard() -> None:
+    program, worker, _ = make(keeps_later=False)
+    assert list(program.handle(Sync())) == [Synced()] and all(shard.synced for shard in worker.shards)
