@@ -19,8 +19,7 @@ import torch
 
 from clearl.config import RunConfig
 from clearl.learning.learner import Learner
-from clearl.methods.baseline import baseline
-from clearl.methods.clear import Clear
+from clearl.methods.baseline import Baseline
 from clearl.methods.ewc import Ewc, OnlineEwc
 from clearl.methods.method import Method
 from clearl.methods.progress_compress import ProgressCompress
@@ -37,11 +36,11 @@ WORKLOADS: dict[str, tuple[EnvSpec, str, bool]] = {
 }
 VISIT_FRAMES = 1000
 METHODS: dict[str, tuple[Callable[[], Method], int]] = {
-    "baseline": (lambda: baseline(Clear()), 0),
-    "ewc": (lambda: Ewc(baseline(Clear())), 0),
-    "online-ewc": (lambda: OnlineEwc(baseline(Clear())), 0),
-    "progress": (lambda: ProgressCompress(baseline(Clear())), 0),
-    "compress": (lambda: ProgressCompress(baseline(Clear())), VISIT_FRAMES - 1),
+    "baseline": (lambda: Baseline(), 0),
+    "ewc": (lambda: Ewc(Baseline()), 0),
+    "online-ewc": (lambda: OnlineEwc(Baseline()), 0),
+    "progress": (lambda: ProgressCompress(Baseline()), 0),
+    "compress": (lambda: ProgressCompress(Baseline()), VISIT_FRAMES - 1),
 }
 """How to make each, and where in its visit it is measured."""
 

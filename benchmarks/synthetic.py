@@ -241,7 +241,7 @@ class PreparedParts:
         self.codec = Codec(self.layout)
 
     def network(self) -> PolicyNetwork:
-        return make_network(self._config, self._suite.spec)
+        return make_network(self._config, self._suite.spec, make_method(self._config))
 
     def worker(self, slots: Sequence[int], network: PolicyNetwork, *, incarnation: int = 0) -> Worker:
         return cast(Worker, _PreparedWorker(self.codec, len(slots)))

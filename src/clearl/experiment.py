@@ -31,6 +31,7 @@ from clearl.errors import (
 from clearl.learning.batching import Intake
 from clearl.learning.learner import Learner
 from clearl.methods import make_method
+from clearl.methods.method import Method
 from clearl.nets.network import PolicyNetwork, as_module, build_network
 from clearl.plugins import import_plugins, named_modules
 from clearl.protocols import make_plans
@@ -86,7 +87,12 @@ class RunParts:
         return Codec(self.layout)
 
     def network(self) -> PolicyNetwork:
-        return make_network(self.config, self.suite.spec)
+        """A network to act with."""
+        return make_network(self.config, self.suite.spec, make_method(self.config))
+
+    def trained_network(self) -> PolicyNetwork:
+        """The network that `method` trains: built by this very instance, which may remember what it built."""
+        return make_network(self.config, self.suite.spec, self.method)
 
     def worker(self, slots: Sequence[int], network: PolicyNetwork, *, incarnation: int = 0) -> Worker:
         seed = self.config.seed if incarnation == 0 else derive(self.config.seed, "incarnation", incarnation)
@@ -197,10 +203,11 @@ def run_frames(config: RunConfig) -> int:
 
 def run_replay_bytes(config: RunConfig) -> int:
     """Bytes of disk that the replay of a run may take."""
-    if make_method(config).replay_fraction == 0:
+    method = make_method(config)
+    if method.replay_fraction == 0:
         return 0
     suite = make_suite(config.suite, config.tasks, config)
-    layout = UnrollLayout(suite.spec, config.unroll_steps, make_network(config, suite.spec).core_size)
+    layout = UnrollLayout(suite.spec, config.unroll_steps, make_network(config, suite.spec, method).core_size)
     frames = config.buffer_size_frames(run_frames(config))
     return forecast_bytes(layout, frames, waste_share=config.replay_waste_share).disk_nbytes
 
@@ -271,8 +278,8 @@ def open_job(order: Order) -> Iterator[Job]:
             parts=parts,
             parts_entry=order.parts_entry,
             learner=Learner(
-                network=parts.network(), method=parts.method, config=config, batch_frames=batch_frames,
-                total_frames=plan.total_frames,
+                network=parts.trained_network(), method=parts.method, config=config,
+                batch_frames=batch_frames, total_frames=plan.total_frames,
             ),
             intake=Intake(
                 parts.codec, config.batch_unrolls, mixer, discount=config.discount, reward_clip=config.reward_clip
@@ -298,9 +305,10 @@ def _open_or_create(config: RunConfig, out: Path, make_meta: Callable[[], dict[s
 
 def _meta(config: RunConfig, plan: Plan, out: Path, spec: EnvSpec, arm: str | None) -> dict[str, Any]:
     """All that describes one network's training and cannot be read off its config."""
-    layout = UnrollLayout(spec, config.unroll_steps, make_network(config, spec).core_size)
+    method = make_method(config)
+    layout = UnrollLayout(spec, config.unroll_steps, make_network(config, spec, method).core_size)
     replay: dict[str, Any] = {"store": "ram", "capacity_unrolls": 1, "forecast": "no replay"}
-    if make_method(config).replay_fraction > 0:
+    if method.replay_fraction > 0:
         frames = config.buffer_size_frames(plan.total_frames)
         store, sentence = choose_store(config.replay_store, layout=layout, capacity_frames=frames, directory=out)
         per_slot = max(1, round(frames / (layout.frames * config.slots)))
@@ -339,11 +347,11 @@ def _common_meta(config: RunConfig, arm: str | None) -> dict[str, Any]:
     }
 
 
-def make_network(config: RunConfig, spec: EnvSpec) -> PolicyNetwork:
-    """The network that a run with this config trains, with its initial weights."""
+def make_network(config: RunConfig, spec: EnvSpec, method: Method) -> PolicyNetwork:
+    """The network that `method` trains, with its initial weights."""
     seed = derive(config.seed, "network")
     shape = {"torso": config.torso, "lstm": config.lstm, "lstm_size": config.lstm_size}
-    return make_method(config).build_network(lambda: build_network(spec, **shape, seed=seed))
+    return method.build_network(lambda: build_network(spec, **shape, seed=seed))
 
 
 def stored_network(config: RunConfig, spec: EnvSpec, *, source: str, trust: bool) -> PolicyNetwork:
@@ -354,7 +362,7 @@ def stored_network(config: RunConfig, spec: EnvSpec, *, source: str, trust: bool
     if trust:
         import_plugins(config.imports)
     try:
-        return make_network(config, spec)
+        return make_network(config, spec, make_method(config))
     except UnknownNameError as error:
         if not config.imports:
             raise

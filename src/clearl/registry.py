@@ -1,41 +1,70 @@
-"""Named plug-ins, imported only when they are used."""
+"""Named plug-ins, imported only when they are used: ours, those of installed packages and of the user's modules."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
-from typing import Any, Generic, TypeVar
+from functools import cached_property
+from importlib.metadata import entry_points
+from typing import Any, Generic, TypeVar, cast
 
-from clearl.errors import UnknownNameError
+from clearl.errors import ConfigError, UnknownNameError
 
 Item = TypeVar("Item")
 
 
 class Registry(Generic[Item]):
-    """Names to `module:attribute` strings; looking one up imports it."""
+    """Names to plug-ins. An entry is the plug-in itself or a `module:attribute` string, imported on first use.
 
-    def __init__(self, kind: str, entries: dict[str, str]) -> None:
-        self.kind = kind
-        self._entries = dict(entries)
+    Installed packages add entries by an entry point of the registry's `group`, modules of `--imports` by `register`.
+    A name has one meaning: ours first, then registered ones, then entry points.
+    """
+
+    def __init__(self, kind: str, entries: dict[str, str], *, group: str | None = None) -> None:
+        self.kind, self.group = kind, group
+        self._entries: dict[str, str | Item] = dict(entries)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
+        yield from self._entries
+        yield from (name for name in self._installed if name not in self._entries)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._entries
+        return name in self._entries or name in self._installed
 
-    def register(self, name: str, entry: str) -> None:
-        """Add a plug-in as `module:attribute`; the module is imported when the name is first used."""
+    def register(self, name: str, entry: str | Item) -> None:
+        """Add a plug-in, as an object or as `module:attribute`. A name that is taken is refused."""
+        if not name or not all(part.isalnum() for part in name.replace("-", "_").split("_")):
+            raise ConfigError(f"a {self.kind} is named by letters, digits, - and _, got {name!r}")
+        if name in self._entries and not _same(self._entries[name], entry):
+            raise ConfigError(f"{self.kind} {name!r} exists already; register yours under another name")
         self._entries[name] = entry
 
     def get(self, name: str) -> Item:
         """The plug-in called `name`, or an error that names the nearest ones."""
-        if name not in self._entries:
-            raise UnknownNameError(self.kind, name, self._entries)
-        return load_entry(self._entries[name])
+        entry = self._entries.get(name) or self._installed.get(name)
+        if entry is None:
+            raise UnknownNameError(self.kind, name, self)
+        return load_entry(entry) if isinstance(entry, str) else cast(Item, entry)
+
+    @cached_property
+    def _installed(self) -> dict[str, str]:
+        """The entry points of installed packages: reading their lists takes milliseconds, so only when needed."""
+        return {} if self.group is None else {point.name: point.value for point in entry_points(group=self.group)}
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Whether two entries are one plug-in: a module that is imported twice registers two equal classes."""
+
+    def identity(entry: Any) -> Any:
+        return entry if isinstance(entry, str) else (f"{entry.__module__}:{entry.__qualname__}")
+
+    return identity(old) == identity(new)
 
 
 def load_entry(entry: str) -> Any:
     """What `module:attribute` names; imports the module."""
     module, _, attribute = entry.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except AttributeError as error:
+        raise ConfigError(f"{entry}: module {module!r} has no {attribute!r}") from error

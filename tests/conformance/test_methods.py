@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import pytest
 import torch
 
 from clearl.config import RunConfig
 from clearl.learning.learner import Learner
-from clearl.methods import NAMES, make_method
+from clearl.methods import make_method, method_spellings
+from clearl.methods.method import layers
 from clearl.nets.distribution import MaskedCategorical
 from clearl.nets.network import StepInput, as_module, build_network
 from clearl.types import Batch, EnvSpec, Visit
 
 SPEC = EnvSpec((4,), "float32", 4)
 STEPS, COLUMNS, BATCH_FRAMES, VISIT_UPDATES = 5, 6, 30, 8
+NAMES = method_spellings()
 CASES = pytest.mark.parametrize(("name", "lstm"), [(name, lstm) for name in NAMES for lstm in (False, True)])
 
 
@@ -116,10 +119,23 @@ def test_its_network_acts_as_it_unrolls_and_never_outside_the_mask(name: str, ls
 @pytest.mark.parametrize("name", NAMES)
 def test_says_what_it_is(name: str) -> None:
     method = make_method(RunConfig(method=name))
-    assert method.needs_boundaries == (name not in ("baseline", "clear"))
+    for layer in layers(method):
+        assert layer.label, f"{type(layer).__name__} needs a label for reports"
+        assert layer.colour == "" or re.fullmatch("#[0-9a-f]{6}", layer.colour)
+        assert layer.replay_fraction == method.replay_fraction, "a wrapper replays what its base replays"
+    assert method.needs_boundaries == any(type(layer).needs_boundaries for layer in layers(method))
     assert 0 <= method.replay_fraction <= 1
-    assert (method.replay_fraction > 0) == name.endswith("clear")
     assert all(math.isfinite(weight) for weight in method.weights().values())
+    assert all(math.isfinite(number) for number in method.diagnostics().values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_is_told_of_visits_only_if_it_needs_them(name: str) -> None:
+    learner = a_learner(name, lstm=False)
+    if not learner.method.needs_boundaries:
+        visit = Visit(0, ("a",), 0, 0, 1000)
+        with pytest.raises(AssertionError):
+            layers(learner.method)[-1].visit(learner.network, visit)
 
 
 @CASES

@@ -12,7 +12,8 @@ import torch
 import clearl.experiment
 from clearl.config import RunConfig
 from clearl.experiment import run
-from clearl.methods import Method, make_method
+from clearl.methods import make_method
+from clearl.methods.method import Method
 from clearl.types import Batch
 
 TASKS = ("breakout", "breakout@1")

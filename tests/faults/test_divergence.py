@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +9,10 @@ import pytest
 import torch
 from whole_runs import rows, small_config
 
-from clearl import methods
-from clearl.config import RunConfig
 from clearl.errors import DivergedError
 from clearl.experiment import run
 from clearl.learning.learner import Learner
-from clearl.methods import Method
+from clearl.methods.clear import Clear
 from clearl.nets.network import PolicyNetwork, as_module
 from clearl.records.run_dir import RunDir
 from clearl.storage.checkpoints import CheckpointStore
@@ -23,59 +21,20 @@ from clearl.types import Batch, Visit
 CONFIG = small_config(cycles=1, record_every_updates=1)
 
 
-@dataclass
-class Poisoned:
-    """A method whose losses or gradients go bad at some of its updates."""
+def poison(patch: pytest.MonkeyPatch, bad: Callable[[int], bool], kind: str) -> None:
+    """Make CLEAR's losses or their gradients go bad at some of its updates."""
+    sound, calls = Clear.losses, itertools.count()
 
-    base: Method
-    bad: Callable[[int], bool]
-    poison: str
-    calls: int = field(default=0)
-
-    @property
-    def needs_boundaries(self) -> bool:
-        return self.base.needs_boundaries
-
-    @property
-    def replay_fraction(self) -> float:
-        return self.base.replay_fraction
-
-    def build_network(self, build: Callable[[], PolicyNetwork]) -> PolicyNetwork:
-        return self.base.build_network(build)
-
-    def weights(self) -> Mapping[str, float]:
-        return self.base.weights()
-
-    def losses(self, network: PolicyNetwork, batch: Batch) -> dict[str, torch.Tensor]:
-        losses = self.base.losses(network, batch)
-        if self.bad(self.calls):
+    def losses(method: Clear, network: PolicyNetwork, batch: Batch) -> dict[str, torch.Tensor]:
+        terms = sound(method, network, batch)
+        if bad(next(calls)):
             some = next(iter(as_module(network).parameters()))
             # The root of zero is finite, its slope is not.
-            harm = {"nan": float("nan"), "inf": float("inf"), "slope": (0 * some).square().sum().sqrt()}[self.poison]
-            losses["value"] = losses["value"] + harm
-        self.calls += 1
-        return losses
+            harm = {"nan": float("nan"), "inf": float("inf"), "slope": (0 * some).square().sum().sqrt()}[kind]
+            terms["value"] = terms["value"] + harm
+        return terms
 
-    def visit(self, network: PolicyNetwork, visit: Visit) -> None:
-        self.base.visit(network, visit)
-
-    def tensors(self) -> dict[str, torch.Tensor]:
-        return self.base.tensors()
-
-    def state(self) -> dict[str, Any]:
-        return self.base.state()
-
-    def restore(self, network: PolicyNetwork, tensors: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> None:
-        self.base.restore(network, tensors, state)
-
-
-def poison(patch: pytest.MonkeyPatch, bad: Callable[[int], bool], kind: str) -> None:
-    sound = methods.BASES["clear"]
-
-    def make(config: RunConfig) -> Method:
-        return Poisoned(sound(config), bad, kind)
-
-    patch.setitem(methods.BASES, "clear", make)
+    patch.setattr(Clear, "losses", losses)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from clearl.config import Setting, resolve, settings
 from clearl.errors import ConfigError, MissingExtraError
 from clearl.experiment import run
 from clearl.learning.learner import Learner
-from clearl.methods import NAMES
+from clearl.methods import method_spellings
 from clearl.runtimes.host import _try_out
 from clearl.types import Batch, Visit
 
@@ -32,7 +32,7 @@ BASE: dict[str, Any] = {
 }  # fmt: skip
 _TAKEN_BACK = {"frames_per_visit": "episodes_per_visit"}
 SOUND: dict[str, list[Any]] = {
-    "method": list(NAMES),
+    "method": method_spellings(),
     "suite": ["minatar", "gym:CartPole-v1", "gym:CartPole-v1,Acrobot-v1", "gym:MountainCar-v0"],
     "tasks": [(), ("breakout",), "breakout,asterix@1", ("freeway", "seaquest", "space_invaders"), ("CartPole-v1",)],
     "protocol": ["sequential", "simultaneous", "separate", "probe"],

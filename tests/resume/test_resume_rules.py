@@ -16,7 +16,7 @@ from whole_runs import assert_same_runs, contents, rows, shards, small_config, s
 from clearl.config import RunConfig
 from clearl.errors import CorruptFileError, RunDirectoryError
 from clearl.experiment import run
-from clearl.methods import NAMES
+from clearl.methods import method_spellings
 from clearl.records.run_dir import RunDir
 from clearl.records.schema import Row
 from clearl.storage.checkpoints import CheckpointStore
@@ -86,7 +86,7 @@ def test_a_crash_at_any_row_is_made_good(whole: Path, tmp_path: Path, number: in
     assert_same_runs(whole, tmp_path, CONFIG)
 
 
-@pytest.mark.parametrize("method", [name for name in NAMES if name != "clear"])
+@pytest.mark.parametrize("method", [name for name in method_spellings() if name != "clear"])
 def test_every_method_resumes_exactly(tmp_path: Path, method: str) -> None:
     config = replace(CONFIG, method=method, cycles=2, frames_per_visit=300, fisher_batches=3, compress_frames=None)
     run(config, tmp_path / "whole", console=False)

@@ -31,9 +31,9 @@ def main(argv: list[str]) -> int:
 
 
 def _methods() -> Iterable[str]:
-    from clearl.methods import NAMES
+    from clearl.methods import method_spellings
 
-    return NAMES
+    return method_spellings()
 
 
 def _suites() -> Iterable[str]:

@@ -45,7 +45,8 @@ class Learner:
         as_module(network).to(self.device)
         self.batch_frames, self.total_frames = batch_frames, total_frames
         self.measure: Measure = lambda part: nullcontext()
-        self.parameters = list(as_module(network).parameters())
+        self._named = list(as_module(network).named_parameters())
+        self.parameters = [parameter for _, parameter in self._named]
         self.optimizer = make_optimizer(config, self.parameters)
         self.frames = self.updates = self.bad_updates = self._bad_in_a_row = 0
 
@@ -62,6 +63,7 @@ class Learner:
         with self.measure("backward"):
             self.optimizer.zero_grad()
             total.backward()
+            self.method.before_step({name: p.grad for name, p in self._named if p.grad is not None})
         with self.measure("optimiser"):
             grads = [p.grad for p in self.parameters if p.grad is not None]
             norm = torch.nn.utils.get_total_norm(grads)
@@ -111,6 +113,7 @@ class Learner:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, self.config.grad_norm_clip, norm)
         self.optimizer.lr = rate
         self.optimizer.step()
+        self.method.after_step(self.network, self.optimizer)
 
     def _count(self, applied: bool) -> None:
         self.frames += self.batch_frames

@@ -1,82 +1,61 @@
-"""Algorithms behind one seam; `make_method` builds one by name from a config."""
+"""Algorithms behind one seam, by name; `make_method` builds one, or several around each other, from a config."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from clearl.config import RunConfig
-from clearl.errors import UnknownNameError
-from clearl.methods.baseline import baseline
-from clearl.methods.clear import Clear
-from clearl.methods.ewc import Ewc, OnlineEwc
-from clearl.methods.method import Method
-from clearl.methods.progress_compress import ProgressCompress
-from clearl.seeding import derive
+from clearl.errors import ConfigError
+from clearl.registry import Registry
 
+if TYPE_CHECKING:
+    from clearl.methods.method import Method, Wrapper
 
-def _clear(config: RunConfig) -> Clear:
-    return Clear(
-        policy_gradient_weight=config.policy_gradient_weight,
-        value_weight=config.value_weight,
-        entropy_weight=config.entropy_weight,
-        policy_cloning_weight=config.policy_cloning_weight,
-        value_cloning_weight=config.value_cloning_weight,
-        replay_fraction=config.replay_fraction,
-        rho_bar=config.rho_bar,
-        c_bar=config.c_bar,
-    )
-
-
-def _ewc(base: Method, config: RunConfig) -> Method:
-    seed = derive(config.seed, "method")
-    return Ewc(base, lam=config.ewc_lambda, fisher_batches=config.fisher_batches, seed=seed)
-
-
-def _online_ewc(base: Method, config: RunConfig) -> Method:
-    return OnlineEwc(
-        base,
-        lam=config.online_ewc_lambda,
-        gamma=config.ewc_gamma,
-        fisher_batches=config.fisher_batches,
-        seed=derive(config.seed, "method"),
-    )
-
-
-def _progress_compress(base: Method, config: RunConfig) -> Method:
-    return ProgressCompress(
-        base,
-        lam=config.online_ewc_lambda,
-        gamma=config.ewc_gamma,
-        fisher_batches=config.fisher_batches,
-        compress_frames=config.compress_frames,
-        temperature=config.compress_temperature,
-        reset_active=config.reset_active,
-        seed=derive(config.seed, "method"),
-    )
-
-
-BASES: dict[str, Callable[[RunConfig], Method]] = {
-    "baseline": lambda config: baseline(_clear(config)),
-    "clear": _clear,
-}
-WRAPPERS: dict[str, Callable[[Method, RunConfig], Method]] = {
-    "ewc": _ewc,
-    "online-ewc": _online_ewc,
-    "progress-compress": _progress_compress,
-}
-NAMES = (*BASES, *WRAPPERS, *(f"{wrapper}+clear" for wrapper in WRAPPERS))
+METHODS: Registry[type[Method]] = Registry(
+    "method",
+    {
+        "baseline": "clearl.methods.baseline:Baseline",
+        "clear": "clearl.methods.clear:Clear",
+        "ewc": "clearl.methods.ewc:Ewc",
+        "online-ewc": "clearl.methods.ewc:OnlineEwc",
+        "progress-compress": "clearl.methods.progress_compress:ProgressCompress",
+    },
+    group="clearl.methods",
+)
+DEFAULT_BASE = "baseline"
+"""What a wrapper is around where its spelling names no base."""
 
 
 def make_method(config: RunConfig) -> Method:
-    """The method called `config.method`: a base, a wrapper around the baseline, or `wrapper+clear`."""
-    if config.method not in NAMES:
-        raise UnknownNameError("method", config.method, NAMES)
-    name, _, base = config.method.partition("+")
-    if name in BASES:
-        return BASES[name](config)
-    return WRAPPERS[name](BASES[base or "baseline"](config), config)
+    """The method spelled `config.method`: a base, or wrappers around one (`l2-init+ewc+clear`), outermost first."""
+    wrappers, base = parse_method(config.method)
+    method = base.from_config(config)
+    for wrapper in reversed(wrappers):
+        method = wrapper.around(method, config)
+    return method
 
 
-__all__ = [
-    "BASES", "NAMES", "WRAPPERS", "Clear", "Ewc", "Method", "OnlineEwc", "ProgressCompress", "baseline", "make_method",
-]  # fmt: skip
+def parse_method(spelling: str) -> tuple[list[type[Wrapper]], type[Method]]:
+    """The wrappers, outermost first, and the base that a spelling names."""
+    from clearl.methods.method import Wrapper
+
+    names = spelling.split("+")
+    kinds = [METHODS.get(name) for name in names]
+    if issubclass(kinds[-1], Wrapper):
+        kinds.append(METHODS.get(DEFAULT_BASE))
+    if len(set(names)) < len(names):
+        raise ConfigError(f"method {spelling!r} names one method twice")
+    for name, kind in zip(names, kinds[:-1], strict=False):
+        if not issubclass(kind, Wrapper):
+            raise ConfigError(f"method {spelling!r}: {name!r} wraps no other method, so it must come last")
+    return [kind for kind in kinds[:-1] if issubclass(kind, Wrapper)], kinds[-1]
+
+
+def method_spellings() -> list[str]:
+    """Every registered method, and each wrapper around each base."""
+    from clearl.methods.method import Wrapper
+
+    wrappers = [name for name in METHODS if issubclass(METHODS.get(name), Wrapper)]
+    bases = [name for name in METHODS if name not in wrappers]
+    around = [f"{wrapper}+{base}" for base in bases if base != DEFAULT_BASE for wrapper in wrappers]
+    return [*bases, *wrappers, *around]

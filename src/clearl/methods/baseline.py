@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
+from clearl.config import RunConfig
 from clearl.methods.clear import Clear
 
 
-def baseline(clear: Clear) -> Clear:
-    """`clear` with no replay. The cloning terms are then sums over nothing, and exactly zero."""
-    return replace(clear, replay_fraction=0.0)
+@dataclass(frozen=True)
+class Baseline(Clear):
+    """CLEAR without replay. The cloning terms are then sums over nothing, and exactly zero."""
+
+    label: ClassVar[str] = "Baseline"
+    replay_fraction: float = 0.0
+
+    @classmethod
+    def from_config(cls, config: RunConfig) -> Clear:
+        return replace(super().from_config(config), replay_fraction=0.0)

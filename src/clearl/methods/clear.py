@@ -6,16 +6,18 @@ IMPALA does: only then do the paper's weights of 0.01 and 0.005 mean what they m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import ClassVar
 
 import torch
 
+from clearl.config import RunConfig
 from clearl.errors import ConfigError
+from clearl.methods.method import Method
 from clearl.nets.distribution import MaskedCategorical
 from clearl.nets.network import PolicyNetwork, StepInput
-from clearl.types import Batch, Visit
+from clearl.types import Batch
 
 Tensor = torch.Tensor
 
@@ -85,12 +87,13 @@ def value_cloning_loss(values: Tensor, replay_values: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Clear:
+class Clear(Method):
     """The weights of CLEAR's terms; without replay it is the paper's baseline (IMPALA).
 
     The first three terms apply to new and replay experience alike, the two cloning terms to replay only.
     """
 
+    label: ClassVar[str] = "CLEAR"
     policy_gradient_weight: float = 1.0
     value_weight: float = 0.5
     entropy_weight: float = 0.005
@@ -99,16 +102,14 @@ class Clear:
     replay_fraction: float = 0.5
     rho_bar: float = 1.0
     c_bar: float = 1.0
-    needs_boundaries: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.replay_fraction <= 1:
             raise ConfigError(f"replay_fraction must lie in [0, 1], got {self.replay_fraction}")
-        if self.needs_boundaries:
-            raise ConfigError("CLEAR is never told of tasks or boundaries: needs_boundaries must stay False")
 
-    def build_network(self, build: Callable[[], PolicyNetwork]) -> PolicyNetwork:
-        return build()
+    @classmethod
+    def from_config(cls, config: RunConfig) -> Clear:
+        return cls(**{field.name: getattr(config, field.name) for field in fields(cls)})
 
     def weights(self) -> Mapping[str, float]:
         return {
@@ -150,15 +151,3 @@ class Clear:
             "policy_cloning": (policy_cloning_loss(behaviour, policy) * replay).sum(),
             "value_cloning": (value_cloning_loss(values, batch.behaviour_value) * replay).sum(),
         }
-
-    def visit(self, network: PolicyNetwork, visit: Visit) -> None:
-        raise AssertionError("CLEAR is never told where training stands")
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {}
-
-    def state(self) -> dict[str, Any]:
-        return {}
-
-    def restore(self, network: PolicyNetwork, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        assert not tensors and not state, "CLEAR keeps no state of its own"

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
 
+from clearl.config import RunConfig
 from clearl.errors import ConfigError
 from clearl.methods.anchors import Anchors, OnlineAnchor, TaskAnchors, select
 from clearl.methods.consolidation import Consolidation
-from clearl.methods.method import Method
+from clearl.methods.method import Method, Wrapper
 from clearl.nets.network import PolicyNetwork
+from clearl.seeding import derive
 from clearl.types import Batch, Visit
 
 
-class _Elastic:
+class _Elastic(Wrapper):
     """The base method's losses, and a penalty `ewc` that holds parameters that mattered for earlier visits."""
 
     needs_boundaries = True
+    terms = ("ewc",)
 
     def __init__(self, base: Method, lam: float, anchors: Anchors, batches: int, steps: int, seed: int) -> None:
+        super().__init__(base)
         check_wrapped(base, lam)
-        self.base, self.lam = base, lam
+        self.lam = lam
         self.consolidation = Consolidation(anchors, fisher_batches=batches, fisher_steps=steps, seed=seed)
-
-    @property
-    def replay_fraction(self) -> float:
-        return self.base.replay_fraction
-
-    def build_network(self, build: Callable[[], PolicyNetwork]) -> PolicyNetwork:
-        return self.base.build_network(build)
 
     def weights(self) -> Mapping[str, float]:
         return {**self.base.weights(), "ewc": self.lam}
@@ -40,26 +37,25 @@ class _Elastic:
         return self.base.losses(network, batch) | {"ewc": self.consolidation.penalty(network)}
 
     def visit(self, network: PolicyNetwork, visit: Visit) -> None:
-        if self.base.needs_boundaries:
-            self.base.visit(network, visit)
+        super().visit(network, visit)
         if self.consolidation.switches(visit):
             self.consolidation.consolidate(network)
         self.consolidation.enter(visit)
 
-    def tensors(self) -> dict[str, Tensor]:
-        base = {f"base/{name}": tensor for name, tensor in self.base.tensors().items()}
-        return base | {f"ewc/{name}": tensor for name, tensor in self.consolidation.tensors().items()}
+    def own_tensors(self) -> dict[str, Tensor]:
+        return {f"ewc/{name}": tensor for name, tensor in self.consolidation.tensors().items()}
 
-    def state(self) -> dict[str, Any]:
-        return {"base": self.base.state(), "ewc": self.consolidation.state()}
+    def own_state(self) -> dict[str, Any]:
+        return {"ewc": self.consolidation.state()}
 
-    def restore(self, network: PolicyNetwork, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        self.base.restore(network, select(tensors, "base/"), state["base"])
+    def restore_own(self, network: PolicyNetwork, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         self.consolidation.restore(select(tensors, "ewc/"), state["ewc"])
 
 
 class Ewc(_Elastic):
     """lambda/2 sum_tasks F_k (theta - theta_k)^2, with an anchor and a Fisher for each task that was visited."""
+
+    label = "EWC"
 
     def __init__(
         self, base: Method, *, lam: float = 500.0, fisher_batches: int = 100, fisher_steps: int = 32, seed: int = 0
@@ -67,9 +63,16 @@ class Ewc(_Elastic):
         """The Fisher is from `fisher_steps` steps of each of the last `fisher_batches` batches of a visit."""
         super().__init__(base, lam, TaskAnchors(), fisher_batches, fisher_steps, seed)
 
+    @classmethod
+    def around(cls, base: Method, config: RunConfig) -> Ewc:
+        seed = derive(config.seed, "method")
+        return cls(base, lam=config.ewc_lambda, fisher_batches=config.fisher_batches, seed=seed)
+
 
 class OnlineEwc(_Elastic):
     """lambda/2 gamma F* (theta - theta*)^2, with one anchor and one running Fisher for all visits."""
+
+    label = "Online EWC"
 
     def __init__(
         self,
@@ -84,6 +87,16 @@ class OnlineEwc(_Elastic):
         """The Fisher is from `fisher_steps` steps of each of the last `fisher_batches` batches of a visit."""
         check_gamma(gamma)
         super().__init__(base, lam, OnlineAnchor(gamma), fisher_batches, fisher_steps, seed)
+
+    @classmethod
+    def around(cls, base: Method, config: RunConfig) -> OnlineEwc:
+        return cls(
+            base,
+            lam=config.online_ewc_lambda,
+            gamma=config.ewc_gamma,
+            fisher_batches=config.fisher_batches,
+            seed=derive(config.seed, "method"),
+        )
 
 
 def check_wrapped(base: Method, lam: float) -> None:

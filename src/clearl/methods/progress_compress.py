@@ -14,24 +14,28 @@ from typing import Any
 
 from torch import Tensor
 
+from clearl.config import RunConfig
 from clearl.errors import ConfigError
 from clearl.methods.anchors import OnlineAnchor, select
 from clearl.methods.consolidation import Consolidation
 from clearl.methods.ewc import check_gamma, check_wrapped
-from clearl.methods.method import Method
+from clearl.methods.method import Method, Wrapper
 from clearl.nets.distribution import MaskedCategorical
 from clearl.nets.network import ActorCritic, PolicyNetwork, StepInput
 from clearl.nets.two_columns import ACTIVE, KNOWLEDGE_BASE, TwoColumns
+from clearl.seeding import derive
 from clearl.types import Batch, Visit
 
 COMPRESS_SHARE = 0.25
 """Of a visit's frames, where `compress_frames` is not given."""
 
 
-class ProgressCompress:
+class ProgressCompress(Wrapper):
     """The base method on the active column, then KL[active || knowledge base] under online EWC."""
 
+    label = "Progress & Compress"
     needs_boundaries = True
+    terms = ("distillation", "ewc")
 
     def __init__(
         self,
@@ -47,22 +51,34 @@ class ProgressCompress:
         seed: int = 0,
     ) -> None:
         """`compress_frames` are the last of a visit's frames; None means a quarter of them."""
+        super().__init__(base)
         check_wrapped(base, lam)
         check_gamma(gamma)
         if compress_frames is not None and compress_frames < 1:
             raise ConfigError(f"compress_frames must be at least 1, got {compress_frames}")
         if not 0 < temperature < float("inf"):
             raise ConfigError(f"compress_temperature must be above 0, got {temperature}")
-        self.base, self.lam, self.seed = base, lam, seed
+        if isinstance(base, Wrapper):
+            raise ConfigError("Progress & Compress joins plain networks: it must be the innermost wrapper of a method")
+        self.lam, self.seed = lam, seed
         self.compress_frames, self.temperature, self.reset_active = compress_frames, temperature, reset_active
         self.consolidation = Consolidation(
             OnlineAnchor(gamma), fisher_batches=fisher_batches, fisher_steps=fisher_steps, seed=seed
         )
         self.compressing = False
 
-    @property
-    def replay_fraction(self) -> float:
-        return self.base.replay_fraction
+    @classmethod
+    def around(cls, base: Method, config: RunConfig) -> ProgressCompress:
+        return cls(
+            base,
+            lam=config.online_ewc_lambda,
+            gamma=config.ewc_gamma,
+            fisher_batches=config.fisher_batches,
+            compress_frames=config.compress_frames,
+            temperature=config.compress_temperature,
+            reset_active=config.reset_active,
+            seed=derive(config.seed, "method"),
+        )
 
     def build_network(self, build: Callable[[], PolicyNetwork]) -> PolicyNetwork:
         active, knowledge_base = self.base.build_network(build), self.base.build_network(build)
@@ -82,8 +98,7 @@ class ProgressCompress:
 
     def visit(self, network: PolicyNetwork, visit: Visit) -> None:
         columns = _two(network)
-        if self.base.needs_boundaries:
-            self.base.visit(network, visit)
+        super().visit(network, visit)
         if self.consolidation.switches(visit):
             self.consolidation.consolidate(columns.knowledge_base)
             columns.connect()
@@ -92,15 +107,13 @@ class ProgressCompress:
         self.consolidation.enter(visit)
         self._set_phase(columns, visit.frames >= self._compress_from(visit))
 
-    def tensors(self) -> dict[str, Tensor]:
-        base = {f"base/{name}": tensor for name, tensor in self.base.tensors().items()}
-        return base | {f"ewc/{name}": tensor for name, tensor in self.consolidation.tensors().items()}
+    def own_tensors(self) -> dict[str, Tensor]:
+        return {f"ewc/{name}": tensor for name, tensor in self.consolidation.tensors().items()}
 
-    def state(self) -> dict[str, Any]:
-        return {"base": self.base.state(), "ewc": self.consolidation.state(), "compressing": self.compressing}
+    def own_state(self) -> dict[str, Any]:
+        return {"ewc": self.consolidation.state(), "compressing": self.compressing}
 
-    def restore(self, network: PolicyNetwork, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        self.base.restore(network, select(tensors, "base/"), state["base"])
+    def restore_own(self, network: PolicyNetwork, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         self.consolidation.restore(select(tensors, "ewc/"), state["ewc"])
         self._set_phase(_two(network), bool(state["compressing"]))
 

@@ -244,6 +244,7 @@ def _check_image(name: str, shape: Shape, least: int) -> None:
 TORSOS: Registry[Callable[[Shape], list[nn.Module]]] = Registry(
     "torso",
     {name: f"clearl.nets.torsos:{name}" for name in ("mlp", "minatar", "nature", "impala_shallow", "impala_deep")},
+    group="clearl.torsos",
 )
 
 

@@ -17,6 +17,7 @@ PROTOCOLS: Registry[Callable[[Sequence[str], RunConfig], list[Plan]]] = Registry
         "separate": "clearl.protocols.separate:separate",
         "probe": "clearl.protocols.probe:probe",
     },
+    group="clearl.protocols",
 )
 
 

@@ -35,6 +35,7 @@ SUITES: Registry[SuiteMaker] = Registry(
         "vizdoom": "clearl.suites.vizdoom:VizDoomSuite",
         "dmlab": "clearl.suites.dmlab:DmLabSuite",
     },
+    group="clearl.suites",
 )
 
 

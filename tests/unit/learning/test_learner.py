@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from clearl.errors import ConfigError, DivergedError
 from clearl.learning.batching import make_batch
 from clearl.learning.learner import BAD_UPDATES_IN_A_ROW, Learner
 from clearl.methods.clear import Clear
-from clearl.nets.network import as_module, build_network
+from clearl.methods.method import Method, OptimizerState, Wrapper
+from clearl.nets.network import PolicyNetwork, as_module, build_network
 from clearl.types import Batch, EnvSpec, UnrollLayout, Visit
 
 SPEC = EnvSpec((4,), "float32", 3)
@@ -34,7 +36,7 @@ def a_batch(seed: int = 0, rows: int = 6) -> Batch:
     return make_batch(unrolls, np.arange(rows) % 2 == 0, LAYOUT, 0.99, "unit")
 
 
-def a_learner(method: Clear | None = None, **settings) -> Learner:
+def a_learner(method: Method | None = None, **settings) -> Learner:
     config = RunConfig(**{"torso": "mlp", **settings})
     network = build_network(SPEC, torso="mlp", lstm=False, lstm_size=8, seed=1)
     return Learner(network=network, method=method or Clear(), config=config, batch_frames=30, total_frames=30 * 100)
@@ -173,3 +175,43 @@ def test_updates_in_bfloat16_stay_near_those_in_float32(monkeypatch: pytest.Monk
     plain, coarse = (a_learner(autocast=autocast).update(a_batch(), None) for autocast in (False, True))
     assert plain.loss != coarse.loss
     assert coarse.loss["value"] == pytest.approx(plain.loss["value"], rel=0.05)
+
+
+class Hooked(Wrapper):
+    """Stops the gradient of one parameter, and writes down when it is called."""
+
+    def __init__(self, base: Method, frozen: str) -> None:
+        super().__init__(base)
+        self.frozen, self.after = frozen, 0
+
+    def before_step(self, gradients: Mapping[str, torch.Tensor]) -> None:
+        super().before_step(gradients)
+        gradients[self.frozen].zero_()
+
+    def after_step(self, network: PolicyNetwork, optimizer: OptimizerState) -> None:
+        super().after_step(network, optimizer)
+        self.after += 1
+        with torch.no_grad():
+            as_module(network).get_parameter("value.bias").fill_(7.0)
+
+
+def test_a_method_changes_gradients_before_and_parameters_after_a_step() -> None:
+    method = Hooked(Clear(), "policy.weight")
+    learner = a_learner(method)
+    module = as_module(learner.network)
+    held = module.get_parameter("policy.weight").detach().clone()
+    moved = module.get_parameter("policy.bias").detach().clone()
+    stats = learner.update(a_batch(), None)
+    assert torch.equal(module.get_parameter("policy.weight"), held)
+    assert not torch.equal(module.get_parameter("policy.bias"), moved)
+    assert module.get_parameter("value.bias").item() == 7.0
+    assert stats.grad_norm < a_learner().update(a_batch(), None).grad_norm, "the norm is of the changed gradients"
+
+
+def test_an_update_that_is_not_applied_calls_no_hook_after_it() -> None:
+    method = Hooked(Clear(), "policy.weight")
+    learner = a_learner(method)
+    learner.update(a_batch(), None)
+    bad = a_batch()
+    learner.update(dataclasses.replace(bad, reward=bad.reward * float("nan")), None)
+    assert method.after == 1

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from clearl.errors import ConfigError
-from clearl.methods.baseline import baseline
+from clearl.config import RunConfig
+from clearl.methods.baseline import Baseline
 from clearl.methods.clear import (
     Clear,
     entropy_loss,
@@ -204,11 +204,15 @@ def test_every_term_has_a_weight(network: TableNetwork) -> None:
 
 def test_clear_cannot_be_told_of_tasks(network: TableNetwork) -> None:
     assert Clear().needs_boundaries is False
-    with pytest.raises(ConfigError, match="never told"):
-        Clear(needs_boundaries=True)
+    assert "needs_boundaries" not in {field.name for field in dataclasses.fields(Clear)}
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Clear().needs_boundaries = True  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(AssertionError):
         Clear().visit(network, Visit(0, ("a",), 0, 0, 1))
 
 
 def test_baseline_is_clear_without_replay() -> None:
-    assert baseline(Clear(entropy_weight=0.3)) == Clear(entropy_weight=0.3, replay_fraction=0.0)
+    config = RunConfig(entropy_weight=0.3, replay_fraction=0.5)
+    baseline = Baseline.from_config(config)
+    assert baseline.replay_fraction == 0
+    assert baseline.weights() == Clear.from_config(config).weights()

@@ -10,8 +10,9 @@ import torch
 from clearl.config import RunConfig
 from clearl.errors import ConfigError
 from clearl.learning.learner import Learner
-from clearl.methods.baseline import baseline
+from clearl.methods.baseline import Baseline
 from clearl.methods.clear import Clear
+from clearl.methods.method import Wrapper
 from clearl.methods.progress_compress import ProgressCompress
 from clearl.nets.distribution import MaskedCategorical
 from clearl.nets.network import StepInput, build_network
@@ -54,7 +55,7 @@ def changed(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> 
 ADAPTORS = {"adaptors", "policy_adaptor", "value_adaptor"}
 
 
-@pytest.mark.parametrize("base", [Clear(), baseline(Clear())], ids=["clear", "baseline"])
+@pytest.mark.parametrize("base", [Clear(), Baseline()], ids=["clear", "baseline"])
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
 def test_in_each_phase_exactly_the_right_column_moves(base: Clear, optimizer: str, a_batch) -> None:
     learner = a_learner(ProgressCompress(base, fisher_batches=3), optimizer=optimizer)
@@ -204,7 +205,7 @@ def test_visits_and_bases_that_do_not_fit_are_refused() -> None:
         method.visit(network, Visit(0, ("a",), 0, 0, None))
     with pytest.raises(ConfigError, match="leave frames"):
         method.visit(network, Visit(0, ("a",), 0, 0, 500))
-    with pytest.raises(ConfigError, match="'baseline' or 'clear'"):
-        ProgressCompress(ProgressCompress(Clear())).build_network(
-            lambda: build_network(SPEC, torso="mlp", lstm=False, lstm_size=0, seed=1)
-        )
+    with pytest.raises(ConfigError, match="both add the loss term"):
+        ProgressCompress(ProgressCompress(Clear()))
+    with pytest.raises(ConfigError, match="innermost wrapper"):
+        ProgressCompress(Wrapper(Clear()))
