@@ -332,10 +332,17 @@ def load_preset(name: str) -> dict[str, Any]:
 
 def load_settings(path: Path) -> dict[str, Any]:
     """The settings that a YAML file gives; the keys are checked, the values when a config is made of them."""
+    loaded = load_yaml(path)
+    _check_keys(loaded)
+    return loaded
+
+
+def load_yaml(path: Path) -> dict[str, Any]:
+    """The mapping that a YAML file of ours holds."""
     try:
         if path.stat().st_size > _MAX_FILE_BYTES:
             raise ConfigError(f"config file {path} is larger than {_MAX_FILE_BYTES} bytes: that is no config")
-        return parse_settings(path.read_text(encoding="utf-8"), str(path))
+        return parse_yaml(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
         raise ConfigError(f"config file {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -344,6 +351,13 @@ def load_settings(path: Path) -> dict[str, Any]:
 
 def parse_settings(text: str, source: str = "config") -> dict[str, Any]:
     """The settings in a YAML text, which is a flat mapping of field names to values."""
+    loaded = parse_yaml(text, source)
+    _check_keys(loaded)
+    return loaded
+
+
+def parse_yaml(text: str, source: str) -> dict[str, Any]:
+    """The mapping in a YAML text."""
     try:
         loaded = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: a number of thousands of digits
@@ -352,7 +366,6 @@ def parse_settings(text: str, source: str = "config") -> dict[str, Any]:
         raise ConfigError(f"{source} is not valid YAML{line}") from error
     if not isinstance(loaded, dict | None):
         raise ConfigError(f"{source} must be a mapping of settings to values, got {type(loaded).__name__}")
-    _check_keys(loaded or {})
     return loaded or {}
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from clearl.config import RunConfig, resolve
@@ -161,9 +163,22 @@ class PlannedRun:
     @property
     def path(self) -> str:
         """Relative to the output directory; the same for every experiment that shares the run."""
-        arm = self.arm.replace("/", "-of-")
+        arm = re.sub(r"[^\w.+@-]+", "-", self.arm.replace("/", "-of-")).strip("-")
         probe = f"-probe-{self.config.probe_position}" if self.config.protocol == "probe" else ""
         return f"runs/{self.sequence}/{arm}{probe}/seed-{self.config.seed}"
+
+
+def config_path(run: Path) -> Path:
+    """Where the settings of a planned run are written: beside its directory, which only the run itself makes."""
+    return run.with_name(run.name + ".yaml")
+
+
+def plain_frames(config: RunConfig) -> int:
+    """Frames of a run whose suite cannot be made here."""
+    visits = (
+        len(config.tasks) * config.cycles if config.protocol != "probe" else (len(config.tasks) - 1) * config.cycles
+    )
+    return (visits + (config.protocol == "probe")) * (config.frames_per_visit or 0)
 
 
 def planned_runs(name: str, scale: Scale, seeds: int | None = None) -> list[PlannedRun]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from clearl.config import RunConfig
 from clearl.errors import ClearlError
 from clearl.experiment import run, run_frames, run_replay_bytes
-from clearl.reproduce.catalog import PlannedRun
+from clearl.reproduce.catalog import PlannedRun, plain_frames
 
 MEASURE_S = 20.0
 
@@ -50,14 +50,6 @@ def forecast(runs: Sequence[PlannedRun], *, measure_s: float = MEASURE_S) -> lis
             frames, nbytes, speed, missing = sum(map(plain_frames, configs)), 0, None, str(error)
         rows.append(SequenceForecast(name, len(configs), frames, nbytes, speed, missing))
     return rows
-
-
-def plain_frames(config: RunConfig) -> int:
-    """Frames of a run whose suite cannot be made here."""
-    visits = (
-        len(config.tasks) * config.cycles if config.protocol != "probe" else (len(config.tasks) - 1) * config.cycles
-    )
-    return (visits + (config.protocol == "probe")) * (config.frames_per_visit or 0)
 
 
 def measure(config: RunConfig, seconds: float) -> float:

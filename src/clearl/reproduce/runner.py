@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +16,8 @@ from pathlib import Path
 from clearl.config import to_yaml
 from clearl.errors import WorkerError
 from clearl.records.run_dir import holds_run, read_meta
-from clearl.reproduce.catalog import PlannedRun
+from clearl.records.schema import METRICS_FILE
+from clearl.reproduce.catalog import PlannedRun, config_path, plain_frames
 from clearl.runtimes.host import StopFlag, stop_on_signals
 
 
@@ -29,27 +32,95 @@ Report = Callable[[str], None]
 
 
 def run_all(runs: Sequence[PlannedRun], out: Path, *, jobs: int, say: Report = print) -> bool:
-    """Run all that is not finished yet, `jobs` at a time; False if it was stopped before the end."""
+    """Run all that is not finished yet, `jobs` at a time; False if it was stopped before the end.
+
+    A run that fails does not keep the others from running; at the end it is an error. `out/status.txt` always says
+    what is done, what runs and what comes next, in one line.
+    """
     waiting = [run for run in runs if not is_finished(out / run.path)]
-    done, total = len(runs) - len(waiting), len(runs)
-    if done:
-        say(f"{done} of {total} runs are finished already")
+    status = Status(out, total=len(runs), done=len(runs) - len(waiting))
+    if status.done:
+        say(f"{status.done} of {status.total} runs are finished already")
     children: list[_Child] = []
+    failures: list[_Child] = []
     with stop_on_signals() as stop:
         while (waiting and not stop) or children:
             while waiting and len(children) < jobs and not stop:
                 children.append(_start(waiting.pop(0), out))
-            child = _wait_for_one(children, stop)
+            child = _wait_for_one(children, stop, lambda: status.write([c.run for c in children], waiting))
             if child is None:
                 continue
             children.remove(child)
             if child.process.returncode == 0:
-                done += 1
-                say(f"[{done}/{total}] {child.run.path.removeprefix('runs/')}")
+                status.finished()
+                say(f"[{status.done}/{status.total}] {_short(child.run)}")
             elif not stop:
-                _terminate(children)
-                raise WorkerError(f"{child.run.path} failed; its output ends with:\n{_tail(child.log)}")
-        return not stop
+                failures.append(child)
+                say(f"failed: {_short(child.run)}; its output is in {child.log}")
+        status.write([], waiting)
+    if failures:
+        first = failures[0]
+        raise WorkerError(f"{len(failures)} runs failed; {first.run.path} ends with:\n{_tail(first.log)}")
+    return not stop
+
+
+def _short(run: PlannedRun) -> str:
+    return run.path.removeprefix("runs/")
+
+
+class Status:
+    """One line about a set of runs, kept in a file, so that another terminal or tomorrow's session can read it."""
+
+    _EVERY_S = 5.0
+
+    def __init__(self, out: Path, *, total: int, done: int) -> None:
+        self.out, self.total, self.done = out, total, done
+        self._done_before, self._began = done, time.monotonic()
+        self._written = -math.inf
+
+    def finished(self) -> None:
+        """One more run is finished."""
+        self.done += 1
+        self._written = -math.inf
+
+    def write(self, running: Sequence[PlannedRun], waiting: Sequence[PlannedRun]) -> None:
+        """Write the line anew, unless that was done a moment ago."""
+        if running and time.monotonic() - self._written < self._EVERY_S:
+            return
+        self._written = time.monotonic()
+        self.out.mkdir(parents=True, exist_ok=True)
+        temporary = self.out / ".status.tmp"
+        temporary.write_text(self.line(running, waiting) + "\n", encoding="utf-8")
+        temporary.replace(self.out / "status.txt")
+
+    def line(self, running: Sequence[PlannedRun], waiting: Sequence[PlannedRun]) -> str:
+        parts = [f"{self.done} of {self.total} runs finished"]
+        if running:
+            parts.append("running " + ", ".join(f"{_short(run)}{self._share(run)}" for run in running))
+        if waiting:
+            parts.append(f"next {_short(waiting[0])}")
+        since = self.done - self._done_before
+        if running and since:
+            hours = (time.monotonic() - self._began) / since * (self.total - self.done) / 3600
+            parts.append(f"about {hours:.1f} h left")
+        return "; ".join(parts)
+
+    def _share(self, run: PlannedRun) -> str:
+        """How far a run is, from the last row of its metrics."""
+        total = plain_frames(run.config)
+        frames = last_frames(self.out / run.path)
+        return f" ({frames / total:.0%})" if frames is not None and total else ""
+
+
+def last_frames(path: Path) -> int | None:
+    """The frames of the newest complete row of a run; None where there is none yet."""
+    try:
+        with open(path / METRICS_FILE, "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 65_536))
+            found = re.findall(rb'"frames":(\d+)', file.read())
+    except OSError:
+        return None
+    return int(found[-1]) if found else None
 
 
 def is_finished(path: Path) -> bool:
@@ -57,11 +128,18 @@ def is_finished(path: Path) -> bool:
     return holds_run(path) and read_meta(path)["status"] == "finished"
 
 
+def write_configs(runs: Sequence[PlannedRun], out: Path) -> None:
+    """The settings of each run, in the file that its command names."""
+    for run in runs:
+        config = config_path(out / run.path)
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.write_text(to_yaml(run.config), encoding="utf-8")
+
+
 def _start(run: PlannedRun, out: Path) -> _Child:
     path = out / run.path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    config = path.with_name(path.name + ".yaml")
-    config.write_text(to_yaml(run.config))
+    write_configs([run], out)
+    config = config_path(path)
     log = path.with_name(path.name + ".log")
     command = [sys.executable, "-m", "clearl", "run", "--config", str(config), "--out", str(path), "--arm", run.arm]
     with open(log, "ab") as file:
@@ -81,7 +159,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", **allocator}
 
 
-def _wait_for_one(children: Sequence[_Child], stop: StopFlag) -> _Child | None:
+def _wait_for_one(children: Sequence[_Child], stop: StopFlag, meanwhile: Callable[[], None]) -> _Child | None:
     passed_on = False
     while children:
         if stop and not passed_on:
@@ -90,6 +168,7 @@ def _wait_for_one(children: Sequence[_Child], stop: StopFlag) -> _Child | None:
         for child in children:
             if child.process.poll() is not None:
                 return child
+        meanwhile()
         time.sleep(0.1)
     return None
 

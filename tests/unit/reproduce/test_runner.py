@@ -8,7 +8,7 @@ import pytest
 
 from clearl.errors import WorkerError
 from clearl.reproduce.catalog import PlannedRun, planned_runs
-from clearl.reproduce.runner import is_finished, run_all
+from clearl.reproduce.runner import Status, is_finished, run_all
 
 
 def a_run(**changes: object) -> PlannedRun:
@@ -35,3 +35,20 @@ def test_a_failed_run_shows_what_it_said(tmp_path: Path) -> None:
     with pytest.raises(WorkerError, match="no_such_module_of_ours"):
         run_all([run], tmp_path, jobs=1, say=lambda text: None)
     assert not is_finished(tmp_path / run.path)
+
+
+def test_a_failed_run_does_not_keep_the_others_from_running(tmp_path: Path) -> None:
+    bad, good = a_run(imports=("no_such_module_of_ours",), seed=1), a_run()
+    with pytest.raises(WorkerError, match="1 runs failed; .*seed-1"):
+        run_all([bad, good], tmp_path, jobs=1, say=lambda text: None)
+    assert is_finished(tmp_path / good.path)
+    assert (tmp_path / "status.txt").read_text() == "1 of 2 runs finished\n"
+
+
+def test_the_status_names_what_runs_how_far_it_is_and_what_comes_next(tmp_path: Path) -> None:
+    one, two = a_run(), a_run(seed=1)
+    metrics = tmp_path / one.path / "metrics.jsonl"
+    metrics.parent.mkdir(parents=True)
+    metrics.write_text('{"kind":"train","frames":960}\n{"kind":"train","frames":1920}\n')
+    line = Status(tmp_path, total=5, done=3).line([one], [two])
+    assert line == "3 of 5 runs finished; running schemes/clear/seed-0 (50%); next schemes/clear/seed-1"

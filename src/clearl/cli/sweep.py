@@ -1,0 +1,62 @@
+"""`clearl sweep`: runs out of a file of arms, settings and seeds, several at a time, and one report at the end."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from clearl.cli.arguments import POSITIONAL, parse
+from clearl.cli.main import INTERRUPTED
+from clearl.config import Between
+
+ABOUT = (
+    "Run every arm, setting and seed of sweep files, one file after the other, then draw a report of each. The same "
+    "command goes on where it was stopped; OUT/status.txt says in one line what is done, what runs and what is next."
+)
+
+
+@dataclass(frozen=True)
+class SweepArgs:
+    """What `clearl sweep` takes."""
+
+    files: Annotated[tuple[str, ...], POSITIONAL, "sweep files, in the order in which they are run"]
+    out: Annotated[str, "where runs and reports go"] = "runs/sweep"
+    jobs: Annotated[int | None, Between(1, 1024), "runs at once; default: one for each core"] = None
+    dry_run: Annotated[bool, "only list the runs"] = False
+    commands: Annotated[bool, "write the config files and print a command for each run, for a batch system"] = False
+
+
+def main(argv: list[str]) -> int:
+    """Run the verb; the exit code."""
+    args = parse(SweepArgs, argv, verb="sweep", about=ABOUT)
+
+    from clearl.reproduce.sweep import command_lines, load_sweep
+
+    sweeps = [load_sweep(Path(file)) for file in args.files]
+    runs = tuple(run for sweep in sweeps for run in sweep.runs)
+    out = Path(args.out)
+    if args.dry_run:
+        print("\n".join(run.path.removeprefix("runs/") for run in runs))
+        return 0
+    if args.commands:
+        from clearl.reproduce.runner import write_configs
+
+        write_configs(runs, out)
+        print("\n".join(command_lines(runs, out)))
+        return 0
+
+    from clearl.cli.showing import show_report
+    from clearl.reproduce.runner import is_finished, run_all
+
+    jobs = args.jobs or os.cpu_count() or 1
+    print(f"{len(runs)} runs, {jobs} at a time, in {out}", flush=True)
+    complete = run_all(runs, out, jobs=jobs)
+    for sweep in sweeps:
+        done = [out / run.path for run in sweep.runs if is_finished(out / run.path)]
+        if done:
+            show_report(done, out / "reports" / sweep.name, title=sweep.title)
+    if not complete:
+        print("stopped; the same command goes on from here")
+    return 0 if complete else INTERRUPTED

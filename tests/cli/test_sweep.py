@@ -1,0 +1,50 @@
+"""`clearl sweep`: two files, interrupted by nothing, one report each; a second time nothing is run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+FILE = """
+title: {title}
+preset: minatar-schemes
+settings: {{runtime: inline, slots: 8, batch_unrolls: 8, unroll_steps: 10, frames_per_visit: 640, cycles: 1,
+           eval_every_frames: 640, eval_episodes: 2, eval_max_steps: 50}}
+arms: [sequential, clear]
+seeds: 1
+"""
+
+
+def sweep(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1", "COLUMNS": "120"}
+    command = [sys.executable, "-m", "clearl", "sweep", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=280)
+
+
+def test_files_run_one_after_the_other_and_end_in_a_report_each(tmp_path: Path) -> None:
+    files = [tmp_path / f"{name}.yaml" for name in ("one", "two")]
+    for file in files:
+        file.write_text(FILE.format(title=f"the study {file.stem}"))
+    out = tmp_path / "out"
+    listed = sweep(*map(str, files), "--out", str(out), "--dry-run")
+    assert listed.stdout.split() == [f"{n}/{arm}/seed-0" for n in ("one", "two") for arm in ("sequential", "clear")]
+    assert not out.exists()
+    done = sweep(*map(str, files), "--out", str(out), "--jobs", "2")
+    assert done.returncode == 0, done.stderr
+    assert (out / "status.txt").read_text() == "4 of 4 runs finished\n"
+    for name in ("one", "two"):
+        assert f"the study {name}" in (out / "reports" / name / "index.html").read_text()
+    again = sweep(*map(str, files), "--out", str(out))
+    assert again.returncode == 0 and "4 of 4 runs are finished already" in again.stdout
+
+
+def test_the_commands_for_a_batch_system_run_as_they_are(tmp_path: Path) -> None:
+    file, out = tmp_path / "one.yaml", tmp_path / "out"
+    file.write_text(FILE.format(title="one"))
+    lines = sweep(str(file), "--out", str(out), "--commands").stdout.splitlines()
+    assert len(lines) == 2
+    command = lines[0].replace("clearl ", f"{sys.executable} -m clearl ", 1)
+    subprocess.run(command, shell=True, check=True, timeout=280, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert "1 of 2 runs are finished already" in sweep(str(file), "--out", str(out)).stdout

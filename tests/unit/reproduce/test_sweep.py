@@ -1,0 +1,91 @@
+"""A sweep file stands for exactly the runs that it says, and every mistake in it is one line."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from clearl.errors import ClearlError
+from clearl.reproduce.sweep import Sweep, command_lines, load_sweep
+
+BASE = "preset: minatar\nsettings: {tasks: [breakout, asterix], frames_per_visit: 1000}\n"
+
+
+def sweep(tmp_path: Path, text: str, name: str = "mine.yaml") -> Sweep:
+    path = tmp_path / name
+    path.write_text(BASE + text)
+    return load_sweep(path)
+
+
+def test_arms_times_grid_times_seeds_seed_by_seed(tmp_path: Path) -> None:
+    runs = sweep(
+        tmp_path,
+        "arms: {a: {method: baseline}, clear: }\ngrid: {entropy_weight: [0.01, 0.03], slots: [32, 64]}\nseeds: [3, 7]",
+    ).runs
+    assert len(runs) == 2 * 2 * 2 * 2
+    assert [run.config.seed for run in runs] == [3] * 8 + [7] * 8
+    assert [run.arm for run in runs[:2]] == ["a [entropy_weight=0.01, slots=32]", "a [entropy_weight=0.01, slots=64]"]
+    assert {(run.config.method, run.config.entropy_weight, run.config.slots) for run in runs} == {
+        (method, entropy, slots) for method in ("baseline", "clear") for entropy in (0.01, 0.03) for slots in (32, 64)
+    }
+    assert all(run.config.tasks == ("breakout", "asterix") for run in runs)
+    assert len({run.path for run in runs}) == 16
+    assert runs[0].path == "runs/mine/a-entropy_weight-0.01-slots-32/seed-3"
+
+
+def test_without_arms_it_is_one_run_a_seed(tmp_path: Path) -> None:
+    runs = sweep(tmp_path, "seeds: 3").runs
+    assert [run.path for run in runs] == [f"runs/mine/run/seed-{seed}" for seed in range(3)]
+
+
+def test_random_draws_lie_in_their_range_and_are_the_same_every_time(tmp_path: Path) -> None:
+    rate = "{low: 0.0001, high: 0.01, log: true}"
+    text = f"random: {{samples: 40, seed: 5, settings: {{learning_rate: {rate}, slots: [32, 64]}}}}"
+    rates = [run.config.learning_rate for run in sweep(tmp_path, text).runs]
+    assert rates == [run.config.learning_rate for run in sweep(tmp_path, text).runs]
+    assert len(set(rates)) > 30 and all(1e-4 <= rate <= 1e-2 for rate in rates)
+    below = sum(rate < 1e-3 for rate in rates)  # half of them, if even in the logarithm
+    assert 10 <= below <= 30
+    other = [run.config.learning_rate for run in sweep(tmp_path, text.replace("seed: 5", "seed: 6")).runs]
+    assert rates != other
+
+
+def test_commands_are_for_a_shell(tmp_path: Path) -> None:
+    swept = sweep(tmp_path, "arms: {'odd name; rm': {method: clear}}")
+    (line,) = command_lines(swept.runs, Path("my runs"))
+    words = shlex.split(line)
+    assert words[:3] == ["clearl", "run", "--config"]
+    assert words[words.index("--arm") + 1] == "odd name; rm"
+    assert words[words.index("--out") + 1] == "my runs/runs/mine/odd-name-rm/seed-0"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("grids: {slots: [1]}", "did you mean 'grid'"),
+        ("grid: {slots: 32}", "must be a list"),
+        ("grid: {slotz: [32]}", "slotz"),
+        ("grid: {slots: [0]}", "slots must be"),
+        ("arms: {clearr: }", "did you mean 'clear"),
+        ("arms: 3", "arms must map"),
+        ("seeds: 0", "seeds must be"),
+        ("seeds: [a]", "seeds must be"),
+        ("random: {samples: 0, settings: {slots: [1]}}", "samples"),
+        ("random: {samples: 2, settings: {slots: {low: 3}}}", "low and high"),
+        ("random: {samples: 2, settings: {learning_rate: {low: 0.0, high: 1.0, log: true}}}", "low > 0"),
+        ("arms: {'a/b': {method: clear}, 'a-of-b': {method: clear}}", "twice"),
+        ("seeds: [1, 1]", "twice"),
+        ("grid: {slots: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], seed: [1, 2]}\nseeds: 100000", "more than 100,000 runs"),
+    ],
+)
+def test_a_mistake_is_named(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ClearlError) as caught:
+        sweep(tmp_path, text)
+    assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ClearlError, match="nowhere.yaml cannot be read"):
+        load_sweep(tmp_path / "nowhere.yaml")
