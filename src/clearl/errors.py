@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 from typing import Any
 
@@ -81,3 +82,22 @@ class ReportError(ClearlError):
     """The runs given cannot be reported, or not together."""
 
     exit_code = 2
+
+
+_OS_REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room, or write to another disk"),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "give a place that you may write to, or its rights"),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise the limit of open files, e.g. ulimit -n 65536"),
+    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST, errno.EISDIR), "something else is in the way; give another path"),
+    **dict.fromkeys((errno.ENOENT, errno.ELOOP), "a part of the path is missing, or a link that leads nowhere"),
+    errno.ENAMETOOLONG: "give a shorter path",
+    errno.EIO: "the disk reports an error; check it",
+}
+
+
+def os_problem(error: OSError, path: object = None) -> str:
+    """The path, what the system says of it, and the remedy, in one line."""
+    where = path if path is not None else error.filename if error.filename is not None else "the output"
+    said = error.strerror or str(error) or type(error).__name__
+    remedy = _OS_REMEDIES.get(error.errno or 0)
+    return f"{where}: {said}" + (f"; {remedy}" if remedy else "")

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +25,19 @@ from clearl.errors import (
     ConfigError,
     CorruptFileError,
     DivergedError,
+    MissingExtraError,
     RunDirectoryError,
     StorageError,
     UnknownNameError,
 )
 from clearl.learning.batching import Intake
-from clearl.learning.learner import Learner
+from clearl.learning.learner import Learner, find_device
 from clearl.methods import make_method
 from clearl.methods.method import Method
 from clearl.nets.network import PolicyNetwork, as_module, build_network
 from clearl.plugins import import_plugins, named_modules
 from clearl.protocols import make_plans
-from clearl.records.mirrors import open_mirrors
+from clearl.records.mirrors import check_mirrors, open_mirrors
 from clearl.records.run_dir import (
     META_FILE,
     RunDir,
@@ -45,6 +47,7 @@ from clearl.records.run_dir import (
     refuse_foreign,
 )
 from clearl.records.schema import Row
+from clearl.records.shield import Shield
 from clearl.records.table import MetricsTable
 from clearl.records.writer import MetricsWriter, check_position
 from clearl.replay.codec import Codec
@@ -158,7 +161,7 @@ def run(
     out = Path(out)
     refuse_foreign(out)
     import_plugins(named_modules(vars(config)))
-    check_autocast(config)
+    _check_machine(config)
     suite = make_suite(config.suite, config.tasks, config)
     config = replace(config, tasks=suite.tasks)
     plans = make_plans(config, suite.tasks)
@@ -176,6 +179,16 @@ def run(
         status = "interrupted" if stop else "finished"
         whole.set_status(status)
         return RunResult(out, status, tuple(parts))
+
+
+def _check_machine(config: RunConfig) -> None:
+    """Raise where this machine lacks what the run asks for, before a directory is made."""
+    check_autocast(config)
+    if config.runtime == "ray" and find_spec("ray") is None:
+        raise MissingExtraError("runtime ray", "ray", "install it with: pip install 'clearl[ray]'")
+    if config.runtime != "ray":  # there the learner may be on another machine
+        find_device(config.device)
+    check_mirrors(tensorboard=config.tensorboard, wandb=config.wandb)
 
 
 def load_agent(path: Path, *, trust: bool = False) -> Agent:
@@ -231,7 +244,10 @@ def _run_plan(
 
                     title = f"{run_dir.meta.get('arm') or config.method} on {config.suite}, {plan.name}"
                     view = Console(title=title, tasks=plan.evaluate, total_frames=plan.total_frames)
-                    watchers.append(stack.enter_context(view).update)
+                    shield = Shield("the live view")
+                    shield.call(view.open)
+                    stack.callback(shield.call, view.close)
+                    watchers.append(partial(shield.call, view.update))
                 RUNTIMES.get(config.runtime)(Order(config, plan, out, JOB_ENTRY, PARTS_ENTRY, stop, watchers))
         except BaseException as error:
             with suppress(StorageError):  # a full disk must not hide what went wrong

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from clearl import __version__
-from clearl.errors import ClearlError, UnknownNameError
+from clearl.cli.output import accept_any_terminal, silence
+from clearl.errors import ClearlError, UnknownNameError, os_problem
 
 VERBS = {
     "demo": "forgetting and its cure, on this machine, in minutes, with a report",
@@ -40,8 +41,12 @@ def usage() -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb; the exit code. What a user did wrong is one line and code 2, Ctrl-C is code 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    accept_any_terminal()
     try:
-        return _dispatch(arguments)
+        code = _dispatch(arguments)
+        if sys.stdout is not None:  # closed with >&-
+            sys.stdout.flush()
+        return code
     except ClearlError as error:
         if os.environ.get("CLEARL_DEBUG"):
             raise
@@ -51,9 +56,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("clearl: stopped", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # `clearl list | head`: the reader has what it wants. Keep Python from complaining when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence()  # `clearl list | head`: the reader has what it wants
         return 0
+    except OSError as error:
+        if os.environ.get("CLEARL_DEBUG"):
+            raise
+        silence()
+        print(f"clearl: {os_problem(error)}", file=sys.stderr)
+        return 1
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from clearl.cli.arguments import Trust, parse_run
 from clearl.cli.main import INTERRUPTED
+from clearl.cli.output import tell
 from clearl.config import resolve
 from clearl.plugins import import_asked, named_modules
 from clearl.runtimes.host import quick_imports
@@ -40,8 +42,8 @@ def main(argv: list[str]) -> int:
 
         result = run(config, Path(args.out), console=not args.quiet, arm=args.arm)
     if result.status == "interrupted":
-        print(f"stopped; the same command goes on from {result.path}")
+        tell(f"stopped; the same command goes on from {result.path}")
         return INTERRUPTED
     state = "finished" if result.trained else "finished already, nothing to do"
-    print(f"{state}: {result.path} (clearl report {result.path} draws it)")
+    tell(f"{state}: {result.path} (clearl report {shlex.quote(str(result.path))} draws it)")
     return 0

@@ -6,7 +6,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 
 from rich.console import Console as RichConsole
 from rich.console import Group, RenderableType
@@ -107,14 +106,13 @@ class Console:
         self.progress.health = text
         self._draw()
 
-    def __enter__(self) -> Console:
+    def open(self) -> None:
+        """Take the terminal, if there is one."""
         if self._out.is_terminal:
             self._live = Live(console=self._out, auto_refresh=False, transient=False)
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Draw the last state and give the terminal back."""
         if self._drawn_at is not None:  # a run that never began leaves nothing but its error
             self._draw(now=True)
         if self._live is not None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from clearl.errors import MissingExtraError
+from clearl.errors import ConfigError, MissingExtraError
 from clearl.records.reader import scan_rows
 from clearl.records.run_dir import read_meta
 from clearl.records.schema import METRICS_FILE, Row
+from clearl.records.shield import Shield
 
 TENSORBOARD_DIR = "tensorboard"
 
@@ -28,12 +30,7 @@ class TensorBoardMirror:
     """Event files in `RUN/tensorboard`, written by TensorBoard's own writer. Opening it starts them afresh."""
 
     def __init__(self, run_dir: Path) -> None:
-        try:
-            event_pb2 = import_module("tensorboard.compat.proto.event_pb2")
-            summary_pb2 = import_module("tensorboard.compat.proto.summary_pb2")
-            writer = import_module("tensorboard.summary.writer.event_file_writer")
-        except ImportError:
-            raise MissingExtraError("--tensorboard", "tensorboard", "pip install 'clearl[tensorboard]'") from None
+        event_pb2, summary_pb2, writer = _tensorboard_modules()
         directory = Path(run_dir) / TENSORBOARD_DIR
         shutil.rmtree(directory, ignore_errors=True)
         self._event, self._summary = event_pb2.Event, summary_pb2.Summary
@@ -54,10 +51,7 @@ class WandbMirror:
     """A run at Weights & Biases, or below `RUN/wandb` where WANDB_MODE=offline. Opening it starts a new one."""
 
     def __init__(self, run_dir: Path) -> None:
-        try:
-            wandb = import_module("wandb")
-        except ImportError:
-            raise MissingExtraError("--wandb", "wandb", "pip install 'clearl[wandb]'") from None
+        wandb = _wandb_module()
         meta = read_meta(run_dir)
         settings = {key: meta.get(key) for key in ("method", "suite", "protocol", "seed", "arm", "plan")}
         self._run: Any = wandb.init(
@@ -87,22 +81,77 @@ def scalars(row: Row) -> Iterator[tuple[str, float]]:
         yield from _flatten("train", {key: value for key, value in row.items() if key not in skipped})
 
 
+class ShieldedMirror:
+    """A mirror that is switched off where it fails, since a full disk or a lost network must not end a training."""
+
+    def __init__(self, name: str, open_mirror: Callable[[], Mirror]) -> None:
+        self._shield = Shield(name)
+        self._mirror: Mirror | None = None
+        self._shield.call(self._open, open_mirror)
+
+    def write(self, row: Row) -> None:
+        if self._mirror is not None:
+            self._shield.call(self._mirror.write, row)
+
+    def close(self) -> None:
+        if self._mirror is not None:
+            self._shield.call(self._mirror.close)
+
+    def _open(self, open_mirror: Callable[[], Mirror]) -> None:
+        self._mirror = open_mirror()
+
+
 def rebuild(rows: Iterable[Row], mirror: Mirror) -> None:
     """Feed a mirror with rows that were recorded before it was opened."""
     for row in rows:
         mirror.write(row)
 
 
+def check_mirrors(*, tensorboard: bool, wandb: bool) -> None:
+    """Raise, before anything is made, where a mirror that is asked for cannot work here."""
+    if tensorboard:
+        _tensorboard_modules()
+    if wandb:
+        _check_wandb_login(_wandb_module())
+
+
 def open_mirrors(run_dir: Path, *, tensorboard: bool, wandb: bool) -> list[Mirror]:
     """The mirrors asked for, brought up to what the run directory already holds."""
     mirrors: list[Mirror] = []
     if tensorboard:
-        mirrors.append(TensorBoardMirror(run_dir))
+        mirrors.append(ShieldedMirror("the mirror to TensorBoard", lambda: TensorBoardMirror(run_dir)))
     if wandb:
-        mirrors.append(WandbMirror(run_dir))
+        mirrors.append(ShieldedMirror("the mirror to Weights & Biases", lambda: WandbMirror(run_dir)))
     for mirror in mirrors:
         rebuild(scan_rows(Path(run_dir) / METRICS_FILE).rows, mirror)
     return mirrors
+
+
+def _tensorboard_modules() -> tuple[Any, Any, Any]:
+    try:
+        return (
+            import_module("tensorboard.compat.proto.event_pb2"),
+            import_module("tensorboard.compat.proto.summary_pb2"),
+            import_module("tensorboard.summary.writer.event_file_writer"),
+        )
+    except ImportError:
+        raise MissingExtraError("--tensorboard", "tensorboard", "pip install 'clearl[tensorboard]'") from None
+
+
+def _wandb_module() -> Any:
+    try:
+        return import_module("wandb")
+    except ImportError:
+        raise MissingExtraError("--wandb", "wandb", "pip install 'clearl[wandb]'") from None
+
+
+def _check_wandb_login(wandb: Any) -> None:
+    """W&B asks a terminal for the key and otherwise raises: say it before a run directory is made."""
+    if os.environ.get("WANDB_MODE", "online") == "online" and not getattr(getattr(wandb, "api", None), "api_key", None):
+        raise ConfigError(
+            "--wandb: no API key of Weights & Biases is set; run `wandb login`, set WANDB_API_KEY, "
+            "or set WANDB_MODE=offline to keep the rows below the run directory"
+        )
 
 
 def _flatten(prefix: str, values: dict[str, Any]) -> Iterator[tuple[str, float]]:

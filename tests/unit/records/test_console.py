@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from rich.console import Console as RichConsole
@@ -38,6 +40,13 @@ def _console(*, terminal: bool):
     return console, out, clock
 
 
+@contextmanager
+def opened(console: Console) -> Iterator[None]:
+    console.open()
+    yield
+    console.close()
+
+
 def _feed(console: Console) -> None:
     console.update(segment_row(tasks=["breakout"], start_frames=0, end_frames=5_000, index=0))
     console.update(segment_row(tasks=["asterix"], start_frames=5_000, end_frames=10_000, index=1))
@@ -49,7 +58,7 @@ def _feed(console: Console) -> None:
 
 def test_the_panel_shows_segment_task_returns_speed_time_and_health():
     console, out, _ = _console(terminal=True)
-    with console:
+    with opened(console):
         _feed(console)
         console.update(fault_row(frames=1, worker="worker-1", problem="died", wall_s=0.0))
     last = out.getvalue().rsplit("╭", 1)[-1]
@@ -62,7 +71,7 @@ def test_the_panel_shows_segment_task_returns_speed_time_and_health():
 
 def test_no_terminal_gives_plain_lines_and_no_escapes():
     console, out, _ = _console(terminal=False)
-    with console:
+    with opened(console):
         _feed(console)
     lines = out.getvalue().splitlines()
     assert len(lines) == 2  # the first row, and the end
@@ -76,7 +85,7 @@ def test_no_terminal_gives_plain_lines_and_no_escapes():
 def test_it_draws_no_more_often_than_it_may(terminal, every_s):
     console, _, clock = _console(terminal=terminal)
     draws = []
-    with console:
+    with opened(console):
         real = console._out.print
         console._out.print = lambda *args, **kwargs: draws.append(clock.now) or real(*args, **kwargs)
         if console._live is not None:

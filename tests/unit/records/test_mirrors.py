@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from clearl.errors import MissingExtraError
+from clearl.errors import ConfigError, MissingExtraError
 from clearl.records import MetricsWriter, RunDir, eval_row, train_row
-from clearl.records.mirrors import open_mirrors, scalars
+from clearl.records.mirrors import check_mirrors, open_mirrors, scalars
 
 ROWS = [
     eval_row(task="breakout", frames=10, mean_return=1.5, episodes=4, updates=1, wall_s=1.0, std=0.5),
@@ -91,4 +91,31 @@ def test_a_missing_package_is_named_with_its_remedy(run_dir, monkeypatch, packag
     for name in [name for name in sys.modules if name.startswith(package + ".")]:
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(MissingExtraError, match=rf"pip install 'clearl\[{package}\]'"):
-        open_mirrors(run_dir, tensorboard=package == "tensorboard", wandb=package == "wandb")
+        check_mirrors(tensorboard=package == "tensorboard", wandb=package == "wandb")
+
+
+def test_a_missing_key_of_wandb_is_said_before_the_run(monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(api=SimpleNamespace(api_key=None)))
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    with pytest.raises(ConfigError, match="WANDB_API_KEY"):
+        check_mirrors(tensorboard=False, wandb=True)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    check_mirrors(tensorboard=False, wandb=True)
+
+
+@pytest.mark.parametrize("stage", ["init", "log", "finish"])
+def test_a_mirror_that_fails_is_switched_off_with_one_line(run_dir, monkeypatch, capsys, stage):
+    def fail(*values, **options):
+        raise OSError(28, "No space left on device")
+
+    run = SimpleNamespace(define_metric=lambda *names, **options: None, log=lambda values: None, finish=lambda: None)
+    wandb = SimpleNamespace(init=lambda **options: run)
+    monkeypatch.setattr(wandb if stage == "init" else run, stage, fail)
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    (mirror,) = open_mirrors(run_dir, tensorboard=False, wandb=True)
+    for frames in (30, 40):
+        mirror.write(eval_row(task="asterix", frames=frames, mean_return=4.0, episodes=1, updates=3, wall_s=3.0))
+    mirror.close()
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "Weights & Biases is switched off, training goes on: OSError: No space left on device" in said

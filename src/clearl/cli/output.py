@@ -1,0 +1,45 @@
+"""Printing that survives terminals without Unicode, full disks and readers that have gone."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import io
+import os
+import sys
+
+_IN_ASCII = {
+    **{bar: str(height) for height, bar in enumerate("▁▂▃▄▅▆▇█", 1)},
+    "▶": ">", "–": "-", "—": "-", "−": "-", "±": "+-", "×": "x", "…": "...", "·": ".", "→": "->", "≥": ">=",
+    **dict.fromkeys("━─╸╺═", "-"),
+    **dict.fromkeys("│┃║", "|"),
+    **dict.fromkeys("╭╮╰╯┌┐└┘├┤┬┴┼┏┓┗┛┡┩╇┳┻╋", "+"),
+}  # fmt: skip
+_HANDLER = "clearl-ascii"
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_IN_ASCII.get(letter, "?") for letter in error.object[error.start : error.end]), error.end
+
+
+def accept_any_terminal() -> None:
+    """Let stdout replace what its encoding lacks (a Latin-1 or ASCII terminal) instead of raising."""
+    codecs.register_error(_HANDLER, _in_ascii)
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors=_HANDLER)
+
+
+def tell(line: str) -> None:
+    """Print the last line of a verb whose work is done: that it cannot be shown does not make the verb fail."""
+    try:
+        print(line, flush=True)
+    except OSError:
+        silence()
+
+
+def silence() -> None:
+    """Drop what stdout still holds, so that Python does not fail when it flushes at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
