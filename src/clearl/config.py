@@ -19,7 +19,7 @@ from clearl.errors import ConfigError, UnknownNameError
 PRESETS_DIR = Path(__file__).parent / "presets"
 _MAX_FILE_BYTES = 1_000_000
 
-PLACEMENT = frozenset({"workers", "address", "learner_threads", "worker_timeout_s"})
+PLACEMENT = frozenset({"workers", "address", "learner_threads", "worker_timeout_s", "eval_wait"})
 """Settings that say where a run happens, not what it is: a resumed run may come with others."""
 
 
@@ -128,6 +128,10 @@ class RunConfig:
     # Evaluation, records and checkpoints.
     eval_every_frames: Annotated[Count, "frames of training between two evaluations of all tasks"] = 100_000
     eval_episodes: Annotated[int, Between(1, 10_000), "sampled episodes of one evaluation of a task"] = 16
+    switch_episodes: Annotated[
+        int | None, Between(1, 10_000), "episodes of the evaluation at every switch and at the end; default: the same"
+    ] = None
+    eval_wait: Annotated[bool, "training waits for an evaluator that lags, so that no evaluation is skipped"] = False
     eval_max_steps: Annotated[int, Between(1, 10**7), "steps after which an evaluated episode is cut"] = 10_000
     record_every_updates: Annotated[int, Between(1, 10**6), "updates between two rows of training metrics"] = 20
     checkpoint_every_frames: Annotated[Count | None, "frames between two checkpoints; none for the last only"] = 500_000

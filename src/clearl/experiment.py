@@ -119,6 +119,7 @@ class RunParts:
         return Evaluator(
             suite=self.suite, network=network, seed=config.seed, episodes=config.eval_episodes,
             max_steps=config.eval_max_steps, reward_clip=config.reward_clip,
+            switch_episodes=config.switch_episodes,
         )  # fmt: skip
 
 

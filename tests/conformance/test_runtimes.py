@@ -30,7 +30,7 @@ def config(runtime: str, **changes: Any) -> RunConfig:
     settings = {
         "runtime": runtime, "workers": 2, "cycles": 1, "frames_per_visit": VISIT_FRAMES, "slots": SLOTS,
         "batch_unrolls": SLOTS, "unroll_steps": STEPS, "buffer_frames": TOTAL_FRAMES, "record_every_updates": 1,
-        "eval_every_frames": 320, "checkpoint_every_frames": 300,
+        "eval_every_frames": 320, "switch_episodes": 3, "checkpoint_every_frames": 300,
     }  # fmt: skip
     return small_config(**{**settings, **changes})
 
@@ -102,12 +102,44 @@ def test_segments_are_written_at_the_start(finished: Finished) -> None:
 
 def test_all_tasks_are_evaluated_from_the_first_weights_to_the_last(finished: Finished) -> None:
     _, out = finished
-    evaluated = rows(out, "eval")
+    evaluated = [row for row in rows(out, "eval") if "switch" not in row]
     moments = Counter((row["frames"], row["updates"]) for row in evaluated)
     assert (0, 0) in moments and (TOTAL_FRAMES, TOTAL_FRAMES // ROUND_FRAMES) in moments
     assert set(moments.values()) == {2}, "each moment has one row for each of the two tasks"
     assert {row["task"] for row in evaluated} == {"breakout", "freeway"}
     assert all(row["frames"] == row["updates"] * ROUND_FRAMES for row in evaluated)
+
+
+def test_every_switch_and_the_end_are_evaluated(finished: Finished) -> None:
+    _, out = finished
+    switches = [row for row in rows(out, "eval") if row.get("switch")]
+    assert [(row["segment"], row["frames"], row["updates"], row["task"]) for row in switches] == [
+        (segment, frames, frames // ROUND_FRAMES, task)
+        for segment, frames in enumerate((VISIT_FRAMES, TOTAL_FRAMES))
+        for task in ("breakout", "freeway")
+    ]
+    assert {row["episodes"] for row in switches} == {3}
+
+
+def test_boundaries_are_recorded_when_they_are_reached(finished: Finished) -> None:
+    _, out = finished
+    last = {row["index"]: row for row in rows(out, "segment")}
+    assert [(row["start_frames"], row["end_frames"]) for row in last.values()] == [
+        (0, VISIT_FRAMES),
+        (VISIT_FRAMES, TOTAL_FRAMES),
+    ]
+    assert [(row["weights"], row["end_weights"]) for row in last.values()] == [([1.0], None)] * 2
+    assert [row["index"] for row in rows(out, "segment")] == [0, 1, 0, 1, 1], "planned, then one ends and one begins"
+
+
+def test_evaluations_that_were_due_are_made_or_counted(finished: Finished) -> None:
+    settings, out = finished
+    (summary,) = rows(out, "summary")
+    due = TOTAL_FRAMES // settings.eval_every_frames + 1
+    assert summary["evaluations"]["made"] + summary["evaluations"]["skipped"] == due
+    skipped = [row.get("skipped", 0) for row in rows(out, "eval") if row["task"] == "breakout"]
+    assert sum(skipped) == summary["evaluations"]["skipped"]
+    assert settings.runtime != "inline" or not sum(skipped)
 
 
 def test_policy_lag_is_recorded(finished: Finished) -> None:

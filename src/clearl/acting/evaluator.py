@@ -44,28 +44,35 @@ class Evaluator:
     """Plays each of `episodes` environments for exactly one episode, so that short episodes are not favoured."""
 
     def __init__(
-        self, *, suite: Suite, network: PolicyNetwork, seed: int, episodes: int, max_steps: int, reward_clip: str
-    ) -> None:
-        self.suite, self.network, self.episodes, self.max_steps = suite, network, episodes, max_steps
+        self, *, suite: Suite, network: PolicyNetwork, seed: int, episodes: int, max_steps: int, reward_clip: str,
+        switch_episodes: int | None = None,
+    ) -> None:  # fmt: skip
+        self.suite, self.network, self.max_steps = suite, network, max_steps
+        self.episodes, self.switch_episodes = episodes, switch_episodes or episodes
         self._seed, self._reward_clip = seed, reward_clip
-        self._envs: dict[str, Envs] = {}
+        self._envs: dict[tuple[str, int], Envs] = {}
 
     @torch.inference_mode()
     def evaluate(
-        self, tasks: Sequence[str], index: int, *, cancelled: Callable[[], bool] = lambda: False
+        self, tasks: Sequence[str], index: int, *, switch: bool = False, cancelled: Callable[[], bool] = lambda: False
     ) -> list[Evaluation]:
         """The `index`-th evaluation of each task: its seed depends on nothing else, so that a resumed run agrees.
+
+        An evaluation at a switch plays `switch_episodes`, with random numbers of its own.
 
         All tasks are played at the same time: an action for all their episodes costs little more than for one task's.
 
         Raises `EvaluationCancelled` once `cancelled` says so: a run that is told to stop must not wait for episodes.
         """
+        purpose, episodes = ("switch", self.switch_episodes) if switch else ("evaluate", self.episodes)
         tables = [
-            _Table(self._make(task), self.suite.mask(task), generator(self._seed, "evaluate", task, index), number)
+            _Table(
+                self._make(task, episodes), self.suite.mask(task), generator(self._seed, purpose, task, index), number
+            )
             for number, task in enumerate(tasks)
         ]
         frames = [
-            table.envs.reset(seed=derive(self._seed, "evaluate", task, index))
+            table.envs.reset(seed=derive(self._seed, purpose, task, index))
             for table, task in zip(tables, tasks, strict=True)
         ]
         players = _Players(self.network, self.suite.spec, np.concatenate(frames), self._reward_clip)
@@ -92,11 +99,11 @@ class Evaluator:
             envs.close()
         self._envs.clear()
 
-    def _make(self, task: str) -> Envs:
-        if task not in self._envs:
+    def _make(self, task: str, episodes: int) -> Envs:
+        if (task, episodes) not in self._envs:
             seed = derive(self._seed, "evaluate", task)
-            self._envs[task] = self.suite.make(task, num_envs=self.episodes, seed=seed, training=False)
-        return self._envs[task]
+            self._envs[task, episodes] = self.suite.make(task, num_envs=episodes, seed=seed, training=False)
+        return self._envs[task, episodes]
 
 
 class _Table:

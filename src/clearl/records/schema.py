@@ -60,14 +60,24 @@ def eval_row(
     wall_s: float,
     std: float | None = None,
     column: str = "",
+    segment: int | None = None,
+    skipped: int = 0,
 ) -> Row:
-    """One evaluation of one task, by weights that were published after `frames` frames of training."""
+    """One evaluation of one task, by weights that were published after `frames` frames of training.
+
+    `segment`: the one that ended with exactly these weights, where the evaluation was made for that reason.
+    `skipped`: evaluations that were due before this one and left out.
+    """
     row: Row = {"v": VERSION, "kind": "eval", "task": task, "frames": frames, "return": mean_return}
     row |= {"episodes": episodes, "updates": updates, "wall_s": wall_s}
     if std is not None:
         row["std"] = std
     if column:
         row["column"] = column
+    if segment is not None:
+        row |= {"switch": True, "segment": segment}
+    if skipped:
+        row["skipped"] = skipped
     return row
 
 
@@ -89,13 +99,23 @@ def train_row(
     return {**(extra or {}), **row}
 
 
-def segment_row(*, tasks: Sequence[str], start_frames: int | None, end_frames: int | None, index: int) -> Row:
+def segment_row(
+    *,
+    tasks: Sequence[str],
+    start_frames: int | None,
+    end_frames: int | None,
+    index: int,
+    weights: Sequence[float] | None = None,
+    end_weights: Sequence[float] | None = None,
+) -> Row:
     """One segment of the plan.
 
-    A segment that ends by episodes has no bounds yet when the run starts (None); a later row with the same `index`
-    takes the place of the earlier one.
+    Rows at the start of a run hold the planned bounds (None where episodes decide). When a segment begins and when it
+    ends, another row with the same `index` replaces the earlier one, with the bounds in frames trained on.
     """
     row: Row = {"v": VERSION, "kind": "segment", "index": index, "tasks": list(tasks)}
+    row["weights"] = [1 / len(tasks)] * len(tasks) if weights is None else list(weights)
+    row["end_weights"] = None if end_weights is None else list(end_weights)
     return row | {"start_frames": start_frames, "end_frames": end_frames}
 
 

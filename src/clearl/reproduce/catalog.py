@@ -107,7 +107,8 @@ class TaskSequence:
 
 _TINY = {
     "frames_per_visit": 1_280, "slots": 8, "batch_unrolls": 8, "unroll_steps": 10, "eval_every_frames": 1_280,
-    "eval_episodes": 2, "eval_max_steps": 200, "record_every_updates": 4, "fisher_batches": 2, "compress_frames": 320,
+    "eval_episodes": 2, "switch_episodes": 2, "eval_max_steps": 200, "record_every_updates": 4, "fisher_batches": 2,
+    "compress_frames": 320,
 }  # fmt: skip
 # Chosen on seeds of their own by tools/search_constants.py; docs/results/search has what was tried.
 _SEARCHED: dict[str, dict[str, Any]] = {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from clearl.acting.evaluator import EvaluationCancelled
+from clearl.acting.evaluator import Evaluation, EvaluationCancelled
 from clearl.learning.batching import Pairs
+from clearl.records.schema import summary_row
 from clearl.runtimes.runtime import Job, Order
 from clearl.runtimes.state import Progress, fitting
 from clearl.storage.checkpoints import Saved
@@ -41,6 +42,7 @@ class _InlineRun:
         while not self.progress.finished:
             if self.progress.evaluation_due:
                 self._evaluate()
+            self._switch_if_due()
             grant = None if job.stop else job.cursor.grant(round_frames)
             if grant is None:
                 return self._end()
@@ -80,21 +82,33 @@ class _InlineRun:
             self.progress.update(*job.intake.batch(staging), tasks, replay)
 
     def _evaluate(self) -> None:
+        learner = self.job.learner
+        if evaluations := self._play(switch=False):
+            self.progress.evaluated(evaluations, frames=learner.frames, updates=learner.updates)
+
+    def _switch_if_due(self) -> None:
+        """Evaluate where the segment that was trained on is over, before anything of the next one is."""
+        learner, next_segment = self.job.learner, self.job.cursor.next_segment()
+        if next_segment > self.progress.segment and (evaluations := self._play(switch=True)):
+            ended = self.progress.segment
+            self.progress.enter(next_segment)
+            self.progress.evaluated_switch(evaluations, ended, frames=learner.frames, updates=learner.updates)
+
+    def _play(self, *, switch: bool) -> list[Evaluation]:
         """All tasks; none of them if the run is told to stop meanwhile, so that it can repeat them all."""
-        learner, stop = self.job.learner, self.job.stop
+        tasks, stop = self.job.plan.evaluate, self.job.stop
         try:
-            evaluations = self.evaluator.evaluate(self.job.plan.evaluate, learner.updates, cancelled=stop.__bool__)
+            return self.evaluator.evaluate(tasks, self.job.learner.updates, switch=switch, cancelled=stop.__bool__)
         except EvaluationCancelled:
-            return
-        for evaluation in evaluations:
-            self.job.recorder.evaluated(evaluation, frames=learner.frames, updates=learner.updates)
-        self.progress.evaluated(learner.frames)
+            return []
 
     def _end(self) -> None:
         """The plan is through, or the run was told to stop."""
         if not self.job.stop and self.progress.evaluated_frames != self.job.learner.frames:
             self._evaluate()
         self.progress.finished = not self.job.stop
+        if self.progress.finished:
+            self.job.recorder.emit(summary_row({"evaluations": self.progress.evaluations}))
         self._checkpoint()
 
     def _checkpoint(self) -> None:

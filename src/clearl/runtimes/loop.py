@@ -19,12 +19,14 @@ from clearl.runtimes.host import cores
 from clearl.runtimes.programs import Stopwatch
 from clearl.runtimes.remote import Evaluators, RemoteEvaluator, RemoteWorker
 from clearl.runtimes.runtime import Job
-from clearl.runtimes.state import Progress
+from clearl.runtimes.state import Progress, Snapshot
 from clearl.runtimes.supervision import Surroundings
 
 _GLANCE_S = 0.1
 _STOP_S = 5.0
 _CLOSE_S = 2.0
+_MOST_SNAPSHOTS = 8
+"""Switches whose evaluation may be pending before training waits: each holds a copy of the weights."""
 
 
 def run_at(site: Site, job: Job, *, deaths: Sequence[str] = ()) -> None:
@@ -56,6 +58,13 @@ class _Waiting:
     replay: dict[str, int]
 
 
+@dataclass(frozen=True)
+class _Switch:
+    """What follows in the queue is of a later segment."""
+
+    segment: int
+
+
 class DistributedRun:
     """One run whose children live at `site`; the same counts come out wherever that is."""
 
@@ -78,7 +87,10 @@ class DistributedRun:
         ]
         self.evaluators = Evaluators(job, site.board(self.flat.size), around)
         self.grants, self.glanced_at = 0, 0.0
-        self.waiting: deque[_Waiting] = deque()
+        self.waiting: deque[_Waiting | _Switch] = deque()
+        self.read_segment = self.progress.segment
+        self.evaluated: Snapshot | None = None
+        """The snapshot under evaluation; None for weights between switches, or nothing."""
         self.settling = False
         # Until the first update: workers build their environments before it, and need the cores for that.
         self.evaluators_wait = True
@@ -93,7 +105,7 @@ class DistributedRun:
                 self._save()
             self._grant_all()
             self._evaluate_if_due()
-            if not self._learn():
+            if self._evaluator_lags() or not self._learn():
                 self._hear(_GLANCE_S)
 
     def close(self) -> None:
@@ -126,7 +138,11 @@ class DistributedRun:
         read = self._read()
         if not self.waiting:
             return read
-        self._update(self.waiting.popleft())
+        first = self.waiting.popleft()
+        if isinstance(first, _Switch):
+            self._switch(first.segment)
+        else:
+            self._update(first)
         return True
 
     def _read(self) -> bool:
@@ -139,6 +155,9 @@ class DistributedRun:
             return False
         with self.watch("reading"):
             assert worker.grant is not None and worker.report is not None
+            if worker.grant.segment > self.read_segment:
+                self.read_segment = worker.grant.segment
+                self.waiting.append(_Switch(self.read_segment))
             tasks, replay = worker.grant.tasks, self._replay_counters()
             full = self.job.intake.take(worker.pairs())
             self.job.cursor.count_episodes(worker.grant.segment, worker.report.episodes)
@@ -199,22 +218,53 @@ class DistributedRun:
 
     # Evaluation.
 
+    def _switch(self, segment: int) -> None:
+        """All of the segments before `segment` has been learnt from: keep the weights for the evaluator."""
+        learner, ended = self.job.learner, self.progress.segment
+        self.progress.enter(segment)
+        weights = np.empty(self.flat.size, np.float32)
+        self.flat.write_to(weights)
+        self.progress.snapshots.append(Snapshot(ended, learner.updates, learner.frames, weights))
+        self.evaluators_wait = False
+
     def _evaluate_if_due(self) -> None:
-        """Training goes on meanwhile; an evaluator that lags skips to the newest weights."""
-        if self._record_evaluation() and self.progress.evaluation_due:
+        """Training goes on meanwhile; an evaluator that lags skips to the newest weights, but no switch."""
+        if not self._record_evaluation():
+            return
+        if self.progress.snapshots:
+            self._start_switch_evaluation(self.progress.snapshots[0])
+        elif self.progress.evaluation_due:
             self._start_evaluation()
+
+    def _evaluator_lags(self) -> bool:
+        """Whether training has to wait for the evaluator."""
+        if not self.evaluators.busy:
+            return False
+        pending = len(self.progress.snapshots) - (self.evaluated is not None)
+        if self.job.config.eval_wait and (pending or self.progress.evaluation_due):
+            return not self.evaluators_wait
+        return pending >= _MOST_SNAPSHOTS
 
     def _start_evaluation(self) -> None:
         self._show_weights(self.evaluators.board)
-        self.evaluators.evaluate()
+        self.evaluators.evaluate(switch=False)
+
+    def _start_switch_evaluation(self, snapshot: Snapshot) -> None:
+        self.evaluated, board = snapshot, self.evaluators.board
+        np.copyto(board.next_place(), snapshot.weights)
+        board.show(snapshot.updates, snapshot.frames)
+        self.evaluators.evaluate(switch=True)
 
     def _record_evaluation(self) -> bool:
         """Write down an evaluation that has come to its end; whether the evaluator is free."""
         done = self.evaluators.take()
-        if done is not None:
-            for evaluation in done.evaluations:
-                self.job.recorder.evaluated(evaluation, frames=done.frames, updates=done.updates)
-            self.progress.evaluated(done.frames)
+        if done is not None and self.evaluated is not None:
+            switch, self.evaluated = self.progress.snapshots.popleft(), None
+            self.progress.evaluated_switch(
+                done.evaluations, switch.segment, frames=switch.frames, updates=switch.updates
+            )
+        elif done is not None:
+            self.progress.evaluated(done.evaluations, frames=done.frames, updates=done.updates)
         return not self.evaluators.busy
 
     # Checkpoints and the end.
@@ -267,16 +317,29 @@ class DistributedRun:
         self._save()
 
     def _finish(self) -> None:
-        """The plan is through: evaluate the final weights, unless that has been done."""
+        """The plan is through: evaluate the weights of the end, and of switches that wait for it."""
+        if self.progress.segment < len(self.job.plan.segments):
+            self._switch(len(self.job.plan.segments))
         self.evaluators_wait = False
-        while not self.job.stop and self.progress.evaluated_frames != self.job.learner.frames:
-            if self._record_evaluation() and self.progress.evaluated_frames != self.job.learner.frames:
-                self._start_evaluation()
+        while not self.job.stop and not self._all_evaluated():
             self._hear(_GLANCE_S)
         self.progress.finished = not self.job.stop
         self._settle(time.monotonic() + _STOP_S)
-        self.job.recorder.emit(summary_row({"seconds": self._seconds()}))
+        if self.progress.finished:
+            self.job.recorder.emit(summary_row({"seconds": self._seconds(), "evaluations": self.progress.evaluations}))
         self._save()
+
+    def _all_evaluated(self) -> bool:
+        """Start the next evaluation that is missing at the end; whether there was none."""
+        if not self._record_evaluation():
+            return False
+        if self.progress.snapshots:
+            self._start_switch_evaluation(self.progress.snapshots[0])
+            return False
+        if self.progress.evaluated_frames != self.job.learner.frames:
+            self._start_evaluation()
+            return False
+        return True
 
     def _seconds(self) -> dict[str, dict[str, float]]:
         """Where the time of each process went."""

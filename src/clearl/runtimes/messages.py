@@ -59,6 +59,9 @@ class Sync:
 class Evaluate:
     """Evaluate the weights on the evaluator's board."""
 
+    switch: bool = False
+    """Whether they are the weights of a switch, which are evaluated with more episodes."""
+
 
 @dataclass(frozen=True)
 class Close:

@@ -265,7 +265,7 @@ class EvaluatorProgram:
         assert isinstance(message, Evaluate), message
         version, frames = self.weights.read()
         with self.watch("copying"):
-            evaluations = self.evaluator.evaluate(self.tasks, version)
+            evaluations = self.evaluator.evaluate(self.tasks, version, switch=message.switch)
         for done in evaluations:
             yield Evaluated(done.task, done.scores, done.steps, done.column, version, frames, self.watch.take())
 

@@ -12,7 +12,7 @@ from clearl.acting.evaluator import Evaluation
 from clearl.learning.learner import Learner, UpdateStats
 from clearl.records.schema import Row, eval_row, fault_row, restart_row, resume_row, segment_row, train_row
 from clearl.records.writer import MetricsWriter
-from clearl.tasks.plan import Plan
+from clearl.tasks.plan import Plan, Segment
 
 RowListener = Callable[[Row], None]
 
@@ -39,13 +39,17 @@ class Recorder:
         start: int | None = 0
         for index, segment in enumerate(plan.segments):
             end = None if start is None or segment.frames is None else start + segment.frames
-            tasks, bounds = segment.tasks, {"start_frames": start, "end_frames": end}
-            self.emit(segment_row(tasks=tasks, index=index, **bounds))
+            self.segment(index, segment, start, end)
             start = end
 
-    def segment(self, index: int, tasks: Sequence[str], start_frames: int, end_frames: int) -> None:
-        """The bounds of a segment that was measured in episodes, once it is over."""
-        self.emit(segment_row(tasks=tasks, index=index, start_frames=start_frames, end_frames=end_frames))
+    def segment(self, index: int, segment: Segment, start_frames: int | None, end_frames: int | None) -> None:
+        """A segment with its bounds in frames, planned or true."""
+        self.emit(
+            segment_row(
+                tasks=segment.tasks, weights=segment.weights, end_weights=segment.end_weights,
+                start_frames=start_frames, end_frames=end_frames, index=index,
+            )
+        )  # fmt: skip
 
     def resumed(self, learner: Learner, wall_s: float) -> None:
         """The run goes on from a checkpoint taken after `wall_s` seconds."""
@@ -92,12 +96,15 @@ class Recorder:
         self._losses.clear()
         self._lags.clear()
 
-    def evaluated(self, evaluation: Evaluation, *, frames: int, updates: int) -> None:
+    def evaluated(
+        self, evaluation: Evaluation, *, frames: int, updates: int, segment: int | None = None, skipped: int = 0
+    ) -> None:
         """One task was evaluated with weights that `frames` of training had led to."""
         self.emit(
             eval_row(
                 task=evaluation.task, frames=frames, mean_return=evaluation.mean, episodes=len(evaluation.scores),
                 updates=updates, wall_s=self.wall_s, std=evaluation.std, column=evaluation.column,
+                segment=segment, skipped=skipped,
             )
         )  # fmt: skip
 

@@ -131,7 +131,7 @@ class RemoteEvaluator:
 
     def __init__(self, name: str, tasks: tuple[str, ...], job: Job, board: Board, around: Surroundings) -> None:
         self._tasks, self._job, self._board = tasks, job, board
-        self.busy = False
+        self.busy = self._switch = False
         self.seconds: dict[str, float] = {}
         self._results: list[Evaluated] = []
         self.process = Supervisor(name, self._begin_process, self.poll, around)
@@ -141,19 +141,20 @@ class RemoteEvaluator:
         for message in self.process.poll():
             if isinstance(message, Ready) and self.busy:
                 self._results.clear()
-                self.process.send(Evaluate())
+                self.process.send(Evaluate(self._switch))
             elif isinstance(message, Evaluated):
                 self._results.append(message)
                 add_seconds(self.seconds, message.seconds)
                 if self.through:
                     self.process.done()
 
-    def evaluate(self) -> None:
+    def evaluate(self, *, switch: bool) -> None:
         """Evaluate the weights that now stand on the board."""
         assert not self.busy
         self.busy = self.process.wanted = True
+        self._switch = switch
         if self.process.ready:
-            self.process.send(Evaluate())
+            self.process.send(Evaluate(switch))
 
     @property
     def through(self) -> bool:
@@ -185,10 +186,10 @@ class Evaluators:
     def busy(self) -> bool:
         return any(member.busy for member in self.members)
 
-    def evaluate(self) -> None:
+    def evaluate(self, *, switch: bool) -> None:
         """Evaluate the weights that now stand on the board."""
         for member in self.members:
-            member.evaluate()
+            member.evaluate(switch=switch)
 
     def take(self) -> EvaluatedAll | None:
         """The evaluation that is under way, once all tasks are done."""

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from clearl.acting.evaluator import Evaluation
 from clearl.errors import CorruptFileError
 from clearl.runtimes.runtime import Job
 from clearl.storage.checkpoints import Saved
+from clearl.tasks.plan import planned_end
 from clearl.types import Batch
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The weights that a segment ended with, kept until an evaluator has time for them."""
+
+    segment: int
+    updates: int
+    frames: int
+    weights: np.ndarray
+    """All parameters in one row, float32."""
 
 
 class Progress:
@@ -19,8 +36,13 @@ class Progress:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.finished = False
+        self.segment = 0
+        """The segment that is learnt from; the number of segments once the last has ended."""
+        self.snapshots: deque[Snapshot] = deque()
         self.evaluated_frames = -1
+        self._segment_start = 0
         self._evaluations = 0
+        self._made = self._skipped = 0
         self._checkpointed_frames = 0
 
     @property
@@ -28,10 +50,36 @@ class Progress:
         """Whether the weights have trained on enough frames since the last evaluation."""
         return self.job.learner.frames >= self._evaluations * self.job.config.eval_every_frames
 
-    def evaluated(self, frames: int) -> None:
-        """All tasks were evaluated with the weights that `frames` had led to."""
-        self.evaluated_frames = frames
-        self._evaluations = frames // self.job.config.eval_every_frames + 1
+    def evaluated(self, evaluations: Sequence[Evaluation], *, frames: int, updates: int) -> None:
+        """All tasks were evaluated with the weights that `frames` had led to, as is done every so many frames."""
+        due = frames // self.job.config.eval_every_frames
+        skipped = max(0, due - self._evaluations)
+        for evaluation in evaluations:
+            self.job.recorder.evaluated(evaluation, frames=frames, updates=updates, skipped=skipped)
+        self.evaluated_frames, self._evaluations = frames, due + 1
+        self._made, self._skipped = self._made + 1, self._skipped + skipped
+
+    @property
+    def evaluations(self) -> dict[str, int]:
+        """How many evaluations between switches were made, and how many left out."""
+        return {"made": self._made, "skipped": self._skipped}
+
+    def evaluated_switch(self, evaluations: Sequence[Evaluation], segment: int, *, frames: int, updates: int) -> None:
+        """All tasks were evaluated with exactly the weights that `segment` ended with."""
+        for evaluation in evaluations:
+            self.job.recorder.evaluated(evaluation, frames=frames, updates=updates, segment=segment)
+
+    def enter(self, segment: int) -> None:
+        """Record the end of the segment that was learnt from until now, and the beginning of a later one.
+
+        Segments in between were swallowed by a round longer than they are; they are recorded as empty.
+        """
+        segments, frames = self.job.plan.segments, self.job.learner.frames
+        while self.segment < segment:
+            self.job.recorder.segment(self.segment, segments[self.segment], self._segment_start, frames)
+            self.segment, self._segment_start = self.segment + 1, frames
+        if segment < len(segments):
+            self.job.recorder.segment(segment, segments[segment], frames, planned_end(self.job.plan, segment))
 
     def update(self, batch: Batch, mean_version: float, tasks: Sequence[str], replay: Mapping[str, int]) -> None:
         """One update of the learner, recorded. `mean_version`: of the weights that acted for the batch."""
@@ -62,6 +110,11 @@ class Progress:
                 "actor": actor,
                 "evaluations": self._evaluations,
                 "evaluated_frames": self.evaluated_frames,
+                "evaluations_made": self._made,
+                "evaluations_skipped": self._skipped,
+                "segment": self.segment,
+                "segment_start": self._segment_start,
+                "snapshots": [asdict(snapshot) for snapshot in self.snapshots],
                 "finished": self.finished,
                 "recorder": job.recorder.state(),
                 "metrics_position": job.recorder.writer.position,
@@ -83,12 +136,21 @@ class Progress:
         job.intake.restore(tree["intake"]["rows"], tree["intake"]["slots"])
         self._evaluations, self.evaluated_frames = int(tree["evaluations"]), int(tree["evaluated_frames"])
         self.finished = bool(tree["finished"])
+        self._restore_segment(tree)
         self._checkpointed_frames = job.learner.frames
         job.recorder.restore(tree["recorder"])
         job.recorder.resumed(job.learner, float(tree["wall_s"]))
         for note in saved.notes:
             job.recorder.fault(job.learner, "checkpoint", note)
         return tree
+
+    def _restore_segment(self, tree: dict[str, Any]) -> None:
+        # Version 0.1 recorded no boundaries: its runs go on as if the segment had begun where it was planned.
+        cursor = self.job.cursor
+        self.segment = int(tree.get("segment", min(cursor.segment, len(self.job.plan.segments) - 1)))
+        self._segment_start = int(tree.get("segment_start", cursor.segment_start))
+        self._made, self._skipped = int(tree.get("evaluations_made", 0)), int(tree.get("evaluations_skipped", 0))
+        self.snapshots = deque(Snapshot(**snapshot) for snapshot in tree.get("snapshots", ()))
 
 
 @contextmanager

@@ -57,6 +57,12 @@ class Plan:
         return None if None in lengths else sum(length or 0 for length in lengths)
 
 
+def planned_end(plan: Plan, index: int) -> int | None:
+    """Where a segment ends, in frames from the start of the plan; None where episodes decide, here or before."""
+    lengths = [segment.frames for segment in plan.segments[: index + 1]]
+    return None if None in lengths else sum(length or 0 for length in lengths)
+
+
 def single(task: str, *, frames: int | None = None, episodes: int | None = None) -> Segment:
     """A visit to one task."""
     return Segment((task,), (1.0,), frames=frames, episodes=episodes)

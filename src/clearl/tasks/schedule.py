@@ -33,10 +33,14 @@ class PlanCursor:
         """Whether every segment has been granted in full."""
         return self.segment >= len(self.plan.segments)
 
+    def next_segment(self) -> int:
+        """The segment that the next grant will be of; the number of segments at the end of the plan."""
+        self._advance()
+        return self.segment
+
     def grant(self, frames: int) -> Grant | None:
         """Leave for a round of `frames`; None at the end of the plan. A round is never split between segments."""
-        self._advance()
-        if self.finished:
+        if self.next_segment() == len(self.plan.segments):
             return None
         tasks = tuple(assign_tasks(self.plan.segments[self.segment], self.num_slots, self._share()))
         self.granted_frames += frames

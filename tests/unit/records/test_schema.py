@@ -54,6 +54,8 @@ def test_the_rows_have_the_keys_that_others_read():
         "kind": "segment",
         "index": 2,
         "tasks": ["a", "b"],
+        "weights": [0.5, 0.5],
+        "end_weights": None,
         "start_frames": 0,
         "end_frames": None,
     }
