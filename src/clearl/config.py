@@ -137,6 +137,7 @@ class RunConfig:
     checkpoint_every_frames: Annotated[Count | None, "frames between two checkpoints; none for the last only"] = 500_000
     tensorboard: Annotated[bool, "mirror the metrics to TensorBoard"] = False
     wandb: Annotated[bool, "mirror the metrics to Weights & Biases"] = False
+    mirrors: Annotated[tuple[str, ...], "mirrors of your own, registered by a module of --imports"] = ()
 
     # Environments of the suites that know these settings.
     frame_stack: Annotated[int | None, Between(1, 16), "frames in one observation"] = None
@@ -154,6 +155,11 @@ class RunConfig:
             object.__setattr__(self, name, setting.checked(getattr(self, name)))
         for conflict in _conflicts(self):
             raise ConfigError(conflict)
+
+    @property
+    def mirror_names(self) -> tuple[str, ...]:
+        """Where rows go beside the metrics file."""
+        return (*(name for name in ("tensorboard", "wandb") if getattr(self, name)), *self.mirrors)
 
     def buffer_size_frames(self, total_frames: int | None) -> int:
         """Frames that the replay buffer holds, out of `total_frames` of training (None: unknown, by episodes)."""

@@ -189,7 +189,7 @@ def _check_machine(config: RunConfig) -> None:
         raise MissingExtraError("runtime ray", "ray", "install it with: pip install 'clearl[ray]'")
     if config.runtime != "ray":  # there the learner may be on another machine
         find_device(config.device)
-    check_mirrors(tensorboard=config.tensorboard, wandb=config.wandb)
+    check_mirrors(config.mirror_names)
 
 
 def load_agent(path: Path, *, trust: bool = False) -> Agent:
@@ -286,7 +286,7 @@ def open_job(order: Order) -> Iterator[Job]:
     with ExitStack() as stack:
         writer = stack.enter_context(MetricsWriter(run_dir.path, position=position))
         watchers = list(order.listeners)
-        for mirror in open_mirrors(run_dir.path, tensorboard=config.tensorboard, wandb=config.wandb):
+        for mirror in open_mirrors(run_dir.path, config.mirror_names):
             stack.callback(mirror.close)
             watchers.append(mirror.write)
         yield Job(

@@ -179,7 +179,8 @@ def test_presets_say_what_the_sources_say():
 
 def test_the_default_preset_of_the_demo_equals_the_defaults():
     changed = diff(RunConfig(), resolve("minatar"))
-    assert changed == {"preset": (None, "minatar")}
+    # Outside of the suite that it was measured for, 64 episodes at a switch may take too long.
+    assert changed == {"preset": (None, "minatar"), "switch_episodes": (None, 64)}
 
 
 def test_diff_names_every_change():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clearl.records.reader import Scan, read_rows, scan_rows
+from clearl.records.reader import Followed, Position, Scan, follow, read_rows, scan_rows
 from clearl.records.run_dir import RunDir, holds_run, read_meta, refuse_foreign
 from clearl.records.schema import (
     Row,
@@ -17,13 +17,16 @@ from clearl.records.schema import (
 from clearl.records.writer import MetricsWriter
 
 __all__ = [
+    "Followed",
     "MetricsWriter",
+    "Position",
     "Row",
     "RunDir",
     "Scan",
     "check_row",
     "eval_row",
     "fault_row",
+    "follow",
     "holds_run",
     "read_meta",
     "read_rows",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from rich.console import Console as RichConsole
 from rich.console import Group, RenderableType
@@ -16,68 +15,17 @@ from rich.table import Table
 from rich.text import Text
 
 from clearl.records.schema import Row
+from clearl.records.view import RunView
 
 REFRESH_EVERY_S = 0.25
 PLAIN_EVERY_S = 10.0
-_HISTORY = 24
 _BARS = "▁▂▃▄▅▆▇█"
-
-
-@dataclass
-class Progress:
-    """What the rows so far say about the run; knows nothing of terminals."""
-
-    tasks: tuple[str, ...]
-    total_frames: int | None
-    frames: int = 0
-    fps: float | None = None
-    returns: dict[str, deque[float]] = field(default_factory=dict)
-    training: tuple[str, ...] = ()
-    faults: int = 0
-    health: str = ""
-    _segments: dict[int, Row] = field(default_factory=dict)
-
-    def update(self, row: Row) -> None:
-        """Take in one metrics row."""
-        kind = row["kind"]
-        if kind == "segment":
-            self._segments[row.get("index", len(self._segments))] = row
-        elif kind == "eval" and row["return"] is not None:
-            self.frames = max(self.frames, int(row["frames"]))
-            self.returns.setdefault(row["task"], deque(maxlen=_HISTORY)).append(float(row["return"]))
-        elif kind == "fault":
-            self.faults += 1
-        elif kind == "train":
-            self.frames, self.training = max(self.frames, int(row["frames"])), tuple(row["tasks"])
-            if row["fps"]:
-                # Smoothed, so that the time left does not jump with every row.
-                self.fps = row["fps"] if self.fps is None else 0.8 * self.fps + 0.2 * row["fps"]
-
-    @property
-    def segment(self) -> tuple[int, int] | None:
-        """Which segment is being trained (from 1), and of how many."""
-        if not self._segments:
-            return None
-        begun = [row for row in self._segments.values() if (row["start_frames"] or 0) <= self.frames]
-        known = [row for row in begun if row["start_frames"] is not None]
-        return max(1, len(known)), len(self._segments)
-
-    @property
-    def seconds_left(self) -> float | None:
-        """At the present speed; None while it is not known."""
-        if self.total_frames is None or not self.fps:
-            return None
-        return max(0, self.total_frames - self.frames) / self.fps
-
-    @property
-    def all_tasks(self) -> tuple[str, ...]:
-        return (*self.tasks, *(task for task in self.returns if task not in self.tasks))
 
 
 class Console:
     """Shows a run while it lasts: a live panel in a terminal, a plain line every 10 s elsewhere.
 
-    Drawing happens in `update` and `health`, at most four times a second, so that no thread competes with training.
+    Drawing happens in `update`, at most four times a second, so that no thread competes with training.
     """
 
     def __init__(
@@ -90,7 +38,7 @@ class Console:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.title = title
-        self.progress = Progress(tuple(tasks), total_frames)
+        self.view = RunView(tuple(tasks), total_frames)
         self._out = out or RichConsole()
         self._clock = clock
         self._drawn_at: float | None = None
@@ -98,12 +46,7 @@ class Console:
 
     def update(self, row: Row) -> None:
         """Take in a metrics row, and draw if it is time."""
-        self.progress.update(row)
-        self._draw()
-
-    def health(self, text: str) -> None:
-        """Say how the workers are, for instance "2 workers, 1 restart"."""
-        self.progress.health = text
+        self.view.update(row)
         self._draw()
 
     def open(self) -> None:
@@ -118,6 +61,8 @@ class Console:
         if self._live is not None:
             self._live.stop()
             self._live = None
+        if self.view.skipped_evaluations:
+            self._out.print(_skipped(self.view), soft_wrap=True, highlight=False, markup=False)
 
     def _draw(self, *, now: bool = False) -> None:
         every = PLAIN_EVERY_S if self._live is None else REFRESH_EVERY_S
@@ -127,44 +72,46 @@ class Console:
         self._drawn_at = time_s
         if self._live is not None:
             self._live.start()
-            self._live.update(panel(self.title, self.progress), refresh=True)
+            self._live.update(panel(self.title, self.view), refresh=True)
         else:
-            self._out.print(plain_line(self.title, self.progress), soft_wrap=True, highlight=False, markup=False)
+            self._out.print(plain_line(self.title, self.view), soft_wrap=True, highlight=False, markup=False)
 
 
-def panel(title: str, progress: Progress) -> RenderableType:
+def panel(title: str, view: RunView) -> RenderableType:
     """The live view, as one framed block."""
     table = Table.grid(padding=(0, 2))
     table.add_column()
     table.add_column(justify="right")
     table.add_column(no_wrap=True)
-    for task in progress.all_tasks:
-        trained = task in progress.training
-        history = progress.returns.get(task, ())
+    table.add_column(no_wrap=True)
+    for task in view.all_tasks:
+        trained = task in view.training
+        history = view.returns.get(task, ())
         table.add_row(
             Text(f"{'▶' if trained else ' '} {task}", style="bold" if trained else ""),
             Text(_number(history[-1]) if history else "-", style="bold" if trained else ""),
             Text(sparkline(history), style="cyan" if trained else "dim"),
+            Text(_training(view, task), style="dim"),
         )
     parts: list[RenderableType] = [table, Text()]
-    if progress.total_frames:
+    if view.total_frames:
         bar = Table.grid(expand=True)  # a bar alone ends without a new line where there are no colours
-        bar.add_row(ProgressBar(total=progress.total_frames, completed=progress.frames))
+        bar.add_row(ProgressBar(total=view.total_frames, completed=view.frames))
         parts.append(bar)
-    parts.append(Text(_status(progress)))
-    if health := _health(progress):
-        parts.append(Text(health, style="yellow" if progress.faults else "dim"))
+    parts.append(Text(_status(view)))
+    if health := _health(view):
+        parts.append(Text(health, style="yellow" if view.faults else "dim"))
     return Panel(Group(*parts), title=Text(title, style="bold"), title_align="left", border_style="dim")
 
 
-def plain_line(title: str, progress: Progress) -> str:
+def plain_line(title: str, view: RunView) -> str:
     """The same in one line, for logs."""
     returns = "  ".join(
-        f"{'*' if task in progress.training else ''}{task} {_number(history[-1])}"
-        for task in progress.all_tasks
-        if (history := progress.returns.get(task))
+        f"{'*' if task in view.training else ''}{task} {_number(history[-1])}"
+        for task in view.all_tasks
+        if (history := view.returns.get(task))
     )
-    return "  ".join(part for part in (f"{title}:", _status(progress), returns, _health(progress)) if part)
+    return "  ".join(part for part in (f"{title}:", _status(view), returns, _health(view)) if part)
 
 
 def sparkline(values: Sequence[float] | deque[float]) -> str:
@@ -177,22 +124,37 @@ def sparkline(values: Sequence[float] | deque[float]) -> str:
     return "".join(_BARS[min(int((value - low) / (high - low) * len(_BARS)), len(_BARS) - 1)] for value in values)
 
 
-def _status(progress: Progress) -> str:
+def _status(view: RunView) -> str:
     parts = []
-    if progress.segment is not None:
-        parts.append("segment {} of {}".format(*progress.segment))
-    of = f" of {progress.total_frames:,}" if progress.total_frames else ""
-    parts.append(f"{progress.frames:,}{of} frames")
-    if progress.fps:
-        parts.append(f"{_compact(progress.fps)} frames/s")
-    if progress.seconds_left is not None:
-        parts.append(f"{_duration(progress.seconds_left)} left")
+    if view.segment is not None:
+        parts.append("segment {} of {}".format(*view.segment))
+    of = f" of {view.total_frames:,}" if view.total_frames else ""
+    parts.append(f"{view.frames:,}{of} frames")
+    if view.fps:
+        parts.append(f"{_compact(view.fps)} frames/s")
+    if view.seconds_left is not None:
+        parts.append(f"{_duration(view.seconds_left)} left")
     return ", ".join(parts)
 
 
-def _health(progress: Progress) -> str:
-    faults = f"{progress.faults} fault{'s' if progress.faults != 1 else ''} survived" if progress.faults else ""
-    return ", ".join(part for part in (progress.health, faults) if part)
+def _health(view: RunView) -> str:
+    faults = f"{view.faults} fault{'s' if view.faults != 1 else ''} survived" if view.faults else ""
+    return ", ".join(part for part in (view.health_line, faults) if part)
+
+
+def _training(view: RunView, task: str) -> str:
+    """The return of the task's training episodes and its share of the slots, where rows tell them."""
+    if task not in view.training:
+        return ""
+    share = f"{view.shares[task]:.0%} of slots" if task in view.shares else ""
+    score = f"training {_number(view.training_returns[task])}" if task in view.training_returns else ""
+    return ", ".join(part for part in (score, share) if part)
+
+
+def _skipped(view: RunView) -> str:
+    count = view.skipped_evaluations
+    skipped = f"{count} evaluation{'s were' if count != 1 else ' was'} skipped"
+    return f"{skipped}: the evaluator lagged behind training; --eval-wait makes training wait"
 
 
 def _number(value: float) -> str:

@@ -14,12 +14,16 @@ from clearl.records.reader import scan_rows
 from clearl.records.run_dir import read_meta
 from clearl.records.schema import METRICS_FILE, Row
 from clearl.records.shield import Shield
+from clearl.registry import Registry
 
 TENSORBOARD_DIR = "tensorboard"
 
 
 class Mirror(Protocol):
-    """Takes the rows of a run, one by one."""
+    """Takes the rows of a run, one by one.
+
+    Its class may have a `label` for messages, and a static `check` that raises where it cannot work.
+    """
 
     def write(self, row: Row) -> None: ...
 
@@ -28,6 +32,12 @@ class Mirror(Protocol):
 
 class TensorBoardMirror:
     """Event files in `RUN/tensorboard`, written by TensorBoard's own writer. Opening it starts them afresh."""
+
+    label = "TensorBoard"
+
+    @staticmethod
+    def check() -> None:
+        _tensorboard_modules()
 
     def __init__(self, run_dir: Path) -> None:
         event_pb2, summary_pb2, writer = _tensorboard_modules()
@@ -49,6 +59,12 @@ class TensorBoardMirror:
 
 class WandbMirror:
     """A run at Weights & Biases, or below `RUN/wandb` where WANDB_MODE=offline. Opening it starts a new one."""
+
+    label = "Weights & Biases"
+
+    @staticmethod
+    def check() -> None:
+        _check_wandb_login(_wandb_module())
 
     def __init__(self, run_dir: Path) -> None:
         wandb = _wandb_module()
@@ -101,27 +117,37 @@ class ShieldedMirror:
         self._mirror = open_mirror()
 
 
+def _shielded(name: str, run_dir: Path) -> Mirror:
+    kind = MIRRORS.get(name)
+    return ShieldedMirror(f"the mirror to {getattr(kind, 'label', name)}", lambda: kind(run_dir))
+
+
 def rebuild(rows: Iterable[Row], mirror: Mirror) -> None:
     """Feed a mirror with rows that were recorded before it was opened."""
     for row in rows:
         mirror.write(row)
 
 
-def check_mirrors(*, tensorboard: bool, wandb: bool) -> None:
+MIRRORS: Registry[Callable[[Path], Mirror]] = Registry(
+    "mirror",
+    {
+        "tensorboard": "clearl.records.mirrors:TensorBoardMirror",
+        "wandb": "clearl.records.mirrors:WandbMirror",
+    },
+)
+
+
+def check_mirrors(names: Iterable[str]) -> None:
     """Raise, before anything is made, where a mirror that is asked for cannot work here."""
-    if tensorboard:
-        _tensorboard_modules()
-    if wandb:
-        _check_wandb_login(_wandb_module())
+    for name in names:
+        check = getattr(MIRRORS.get(name), "check", None)
+        if check is not None:
+            check()
 
 
-def open_mirrors(run_dir: Path, *, tensorboard: bool, wandb: bool) -> list[Mirror]:
-    """The mirrors asked for, brought up to what the run directory already holds."""
-    mirrors: list[Mirror] = []
-    if tensorboard:
-        mirrors.append(ShieldedMirror("the mirror to TensorBoard", lambda: TensorBoardMirror(run_dir)))
-    if wandb:
-        mirrors.append(ShieldedMirror("the mirror to Weights & Biases", lambda: WandbMirror(run_dir)))
+def open_mirrors(run_dir: Path, names: Iterable[str]) -> list[Mirror]:
+    """The mirrors of these names, brought up to what the run directory already holds."""
+    mirrors = [_shielded(name, run_dir) for name in dict.fromkeys(names)]
     for mirror in mirrors:
         rebuild(scan_rows(Path(run_dir) / METRICS_FILE).rows, mirror)
     return mirrors

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from clearl.records.run_dir import read_meta
 from clearl.records.schema import Row, decode
 
 _THIN_EVERY = 20
+_LAST_BYTES = 128  # more than the checksum at the end of a row
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,55 @@ def scan_rows(path: Path, *, thin: str | None = None) -> Scan:
             scan.damaged_lines.extend(bad)
             bad = []
     return Scan(scan.rows, scan.damaged_lines, scan.torn_tail or bool(bad), missing)
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place between two rows of a metrics file."""
+
+    nbytes: int = 0
+    last_bytes: bytes = b""
+    """The last bytes before it: a resumed run writes other rows there than the one before it did."""
+
+
+@dataclass(frozen=True)
+class Followed:
+    """The rows after a position, and where to look for the next ones."""
+
+    rows: list[Row]
+    position: Position
+    rewound: bool = False
+    """The run went back to a checkpoint: `rows` are all rows from the start, and those read before are void."""
+
+
+def follow(path: Path, position: Position | None = None) -> Followed:
+    """The rows that a growing metrics file got after `position` (None: all). Reads no more than those.
+
+    A torn last row waits for the next call; a damaged one in between is left out.
+    """
+    position = position or Position()
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return Followed([], Position(), rewound=position.nbytes > 0)
+    with file:
+        file.seek(max(0, position.nbytes - len(position.last_bytes)))
+        rewound = file.read(len(position.last_bytes)) != position.last_bytes
+        if rewound:
+            file.seek(0)
+        start = file.tell()
+        data = file.read()
+    whole = data[: data.rfind(b"\n") + 1]
+    if not whole:
+        return Followed([], Position() if rewound else position, rewound)
+    after = Position(start + len(whole), whole[-_LAST_BYTES:])
+    return Followed(list(_readable(whole.splitlines())), after, rewound)
+
+
+def _readable(lines: list[bytes]) -> Iterator[Row]:
+    for line in lines:
+        with suppress(CorruptFileError):
+            yield decode(line)
 
 
 def read_rows(path: Path) -> list[Row]:

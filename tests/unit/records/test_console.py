@@ -9,8 +9,9 @@ from contextlib import contextmanager
 import pytest
 from rich.console import Console as RichConsole
 
-from clearl.records import eval_row, fault_row, segment_row, train_row
-from clearl.records.console import Console, Progress, plain_line, sparkline
+from clearl.records import eval_row, fault_row, segment_row, summary_row, train_row
+from clearl.records.console import Console, plain_line, sparkline
+from clearl.records.view import RunView
 
 
 def _train(frames: int, task: str = "breakout", fps: float = 1000.0):
@@ -52,8 +53,9 @@ def _feed(console: Console) -> None:
     console.update(segment_row(tasks=["asterix"], start_frames=5_000, end_frames=10_000, index=1))
     for value in (0.0, 2.0, 4.0):
         console.update(_eval("breakout", value))
-    console.update(_train(6_000, "asterix"))
-    console.health("2 workers")
+    health = {f"worker-{index}": {"state": "running", "restarts": 0} for index in (0, 1)}
+    episodes = {"asterix": {"count": 2, "mean_return": 0.75, "mean_length": 30.0}}
+    console.update({**_train(6_000, "asterix"), "health": health, "episodes": episodes, "shares": {"asterix": 0.5}})
 
 
 def test_the_panel_shows_segment_task_returns_speed_time_and_health():
@@ -67,6 +69,16 @@ def test_the_panel_shows_segment_task_returns_speed_time_and_health():
     assert "4.00" in last and "▁▅█" in last
     assert "segment 2 of 2, 6,000 of 10,000 frames, 1.0k frames/s, 4 s left" in last
     assert "2 workers, 1 fault survived" in last
+    assert "training 0.75, 50% of slots" in last
+
+
+def test_the_end_says_how_many_evaluations_were_skipped():
+    console, out, _ = _console(terminal=False)
+    with opened(console):
+        _feed(console)
+        console.update(summary_row({"evaluations": {"made": 10, "skipped": 15}}))
+    last = out.getvalue().splitlines()[-1]
+    assert last.startswith("15 evaluations were skipped") and last.endswith("--eval-wait makes training wait")
 
 
 def test_no_terminal_gives_plain_lines_and_no_escapes():
@@ -99,30 +111,30 @@ def test_it_draws_no_more_often_than_it_may(terminal, every_s):
 
 
 def test_tasks_that_were_not_announced_and_null_returns():
-    progress = Progress(("a",), None)
-    progress.update(_eval("b", 3.0))
-    progress.update({**_eval("b", 0.0), "return": None})
-    assert progress.all_tasks == ("a", "b") and list(progress.returns["b"]) == [3.0]
-    assert progress.seconds_left is None and progress.segment is None
-    assert plain_line("x", progress) == "x:  0 frames  b 3.00"
+    view = RunView(("a",), None)
+    view.update(_eval("b", 3.0))
+    view.update({**_eval("b", 0.0), "return": None})
+    assert view.all_tasks == ("a", "b") and list(view.returns["b"]) == [3.0]
+    assert view.seconds_left is None and view.segment is None
+    assert plain_line("x", view) == "x:  0 frames  b 3.00"
 
 
 def test_a_segment_by_episodes_counts_once_its_start_is_known():
-    progress = Progress(("a", "b"), None)
-    progress.update(segment_row(tasks=["a"], start_frames=0, end_frames=None, index=0))
-    progress.update(segment_row(tasks=["b"], start_frames=None, end_frames=None, index=1))
-    progress.update(_train(700))
-    assert progress.segment == (1, 2)
-    progress.update(segment_row(tasks=["a"], start_frames=0, end_frames=700, index=0))
-    progress.update(segment_row(tasks=["b"], start_frames=700, end_frames=None, index=1))
-    assert progress.segment == (2, 2)
+    view = RunView(("a", "b"), None)
+    view.update(segment_row(tasks=["a"], start_frames=0, end_frames=None, index=0))
+    view.update(segment_row(tasks=["b"], start_frames=None, end_frames=None, index=1))
+    view.update(_train(700))
+    assert view.segment == (1, 2)
+    view.update(segment_row(tasks=["a"], start_frames=0, end_frames=700, index=0))
+    view.update(segment_row(tasks=["b"], start_frames=700, end_frames=None, index=1))
+    assert view.segment == (2, 2)
 
 
 def test_time_left_follows_a_smoothed_speed():
-    progress = Progress((), 10_000)
-    progress.update(_train(1_000, fps=1000.0))
-    progress.update(_train(2_000, fps=2000.0))
-    assert progress.seconds_left == pytest.approx(8_000 / 1200)
+    view = RunView((), 10_000)
+    view.update(_train(1_000, fps=1000.0))
+    view.update(_train(2_000, fps=2000.0))
+    assert view.seconds_left == pytest.approx(8_000 / 1200)
 
 
 @pytest.mark.parametrize(
@@ -134,8 +146,8 @@ def test_sparklines_start_at_zero(values, expected):
 
 
 def test_frames_follow_training_and_evaluation_and_only_rise():
-    progress = Progress((), 10_000)
-    progress.update(_train(2_000))
-    progress.update({**_eval("a", 1.0), "frames": 9_000})
-    progress.update({**_eval("a", 1.0), "frames": 8_000})
-    assert progress.frames == 9_000
+    view = RunView((), 10_000)
+    view.update(_train(2_000))
+    view.update({**_eval("a", 1.0), "frames": 9_000})
+    view.update({**_eval("a", 1.0), "frames": 8_000})
+    assert view.frames == 9_000

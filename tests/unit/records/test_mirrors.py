@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from clearl.errors import ConfigError, MissingExtraError
+from clearl.errors import ConfigError, MissingExtraError, UnknownNameError
 from clearl.records import MetricsWriter, RunDir, eval_row, train_row
-from clearl.records.mirrors import check_mirrors, open_mirrors, scalars
+from clearl.records.mirrors import MIRRORS, check_mirrors, open_mirrors, scalars
 
 ROWS = [
     eval_row(task="breakout", frames=10, mean_return=1.5, episodes=4, updates=1, wall_s=1.0, std=0.5),
@@ -57,7 +57,7 @@ def _events(directory):
 def test_tensorboard_holds_the_rows_and_is_rebuilt_not_doubled(run_dir):
     pytest.importorskip("tensorboard")
     for _ in range(2):
-        (mirror,) = open_mirrors(run_dir, tensorboard=True, wandb=False)
+        (mirror,) = open_mirrors(run_dir, ["tensorboard"])
         mirror.write(eval_row(task="asterix", frames=30, mean_return=4.0, episodes=1, updates=3, wall_s=3.0))
         mirror.close()
     events = _events(run_dir / "tensorboard")
@@ -77,7 +77,7 @@ def test_wandb_gets_the_rows_by_frames(run_dir, monkeypatch):
     monkeypatch.setitem(
         sys.modules, "wandb", SimpleNamespace(init=lambda **options: calls.append(("init", options)) or run)
     )
-    (mirror,) = open_mirrors(run_dir, tensorboard=False, wandb=True)
+    (mirror,) = open_mirrors(run_dir, ["wandb"])
     mirror.close()
     assert calls[0][1]["group"] == "clear" and calls[0][1]["config"]["seed"] == 1
     assert ("define", ("*",), {"step_metric": "frames"}) in calls
@@ -91,16 +91,16 @@ def test_a_missing_package_is_named_with_its_remedy(run_dir, monkeypatch, packag
     for name in [name for name in sys.modules if name.startswith(package + ".")]:
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(MissingExtraError, match=rf"pip install 'clearl\[{package}\]'"):
-        check_mirrors(tensorboard=package == "tensorboard", wandb=package == "wandb")
+        check_mirrors([package])
 
 
 def test_a_missing_key_of_wandb_is_said_before_the_run(monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(api=SimpleNamespace(api_key=None)))
     monkeypatch.delenv("WANDB_MODE", raising=False)
     with pytest.raises(ConfigError, match="WANDB_API_KEY"):
-        check_mirrors(tensorboard=False, wandb=True)
+        check_mirrors(["wandb"])
     monkeypatch.setenv("WANDB_MODE", "offline")
-    check_mirrors(tensorboard=False, wandb=True)
+    check_mirrors(["wandb"])
 
 
 @pytest.mark.parametrize("stage", ["init", "log", "finish"])
@@ -112,10 +112,23 @@ def test_a_mirror_that_fails_is_switched_off_with_one_line(run_dir, monkeypatch,
     wandb = SimpleNamespace(init=lambda **options: run)
     monkeypatch.setattr(wandb if stage == "init" else run, stage, fail)
     monkeypatch.setitem(sys.modules, "wandb", wandb)
-    (mirror,) = open_mirrors(run_dir, tensorboard=False, wandb=True)
+    (mirror,) = open_mirrors(run_dir, ["wandb"])
     for frames in (30, 40):
         mirror.write(eval_row(task="asterix", frames=frames, mean_return=4.0, episodes=1, updates=3, wall_s=3.0))
     mirror.close()
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "Weights & Biases is switched off, training goes on: OSError: No space left on device" in said
+
+
+def test_a_mirror_of_ones_own_is_registered_and_an_unknown_name_is_refused(run_dir, monkeypatch):
+    written = []
+    mirror = SimpleNamespace(write=written.append, close=lambda: None)
+    monkeypatch.setitem(sys.modules, "own_mirror", SimpleNamespace(Own=lambda path: mirror))
+    monkeypatch.setattr(MIRRORS, "_entries", dict(MIRRORS._entries))
+    MIRRORS.register("own", "own_mirror:Own")
+    check_mirrors(["own"])
+    assert len(open_mirrors(run_dir, ["own", "own"])) == 1
+    assert [row["kind"] for row in written] == ["eval", "train"], "the rows so far"
+    with pytest.raises(UnknownNameError, match="mirror 'tensorbord'"):
+        check_mirrors(["tensorbord"])

@@ -1,0 +1,97 @@
+"""The view model of a run: what its rows say so far, for every view (terminal, page); draws nothing itself."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from clearl.records.schema import Row
+
+HISTORY = 24
+"""Evaluations of a task that a view remembers."""
+
+
+@dataclass
+class RunView:
+    """How a run stands after the rows that `update` was given."""
+
+    tasks: tuple[str, ...]
+    total_frames: int | None
+    frames: int = 0
+    fps: float | None = None
+    returns: dict[str, deque[float]] = field(default_factory=dict)
+    """The last evaluations of each task."""
+    training: tuple[str, ...] = ()
+    training_returns: dict[str, float] = field(default_factory=dict)
+    """Mean return of each task's training episodes, as the last row with some said."""
+    shares: dict[str, float] = field(default_factory=dict)
+    """The share of the slots that play each task; empty where one task has them all."""
+    seconds: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Where the time of each process went between the last two rows."""
+    health: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """How each worker and evaluator is."""
+    faults: int = 0
+    skipped_evaluations: int = 0
+    _segments: dict[int, Row] = field(default_factory=dict)
+
+    def update(self, row: Row) -> None:
+        """Take in one metrics row."""
+        kind = row["kind"]
+        if kind == "segment":
+            self._segments[row.get("index", len(self._segments))] = row
+        elif kind == "eval":
+            self._evaluated(row)
+        elif kind == "fault":
+            self.faults += 1
+        elif kind == "train":
+            self._trained(row)
+        elif kind == "summary":
+            self.skipped_evaluations = row.get("evaluations", {}).get("skipped", 0)
+
+    @property
+    def segment(self) -> tuple[int, int] | None:
+        """Which segment is being trained (from 1), and of how many."""
+        if not self._segments:
+            return None
+        begun = [row for row in self._segments.values() if (row["start_frames"] or 0) <= self.frames]
+        known = [row for row in begun if row["start_frames"] is not None]
+        return max(1, len(known)), len(self._segments)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """At the present speed; None while it is not known."""
+        if self.total_frames is None or not self.fps:
+            return None
+        return max(0, self.total_frames - self.frames) / self.fps
+
+    @property
+    def all_tasks(self) -> tuple[str, ...]:
+        return (*self.tasks, *(task for task in self.returns if task not in self.tasks))
+
+    @property
+    def health_line(self) -> str:
+        """The workers in a few words: "3 of 4 workers running, 2 restarts"; empty where there are none."""
+        workers = [state for name, state in self.health.items() if name.startswith("worker")]
+        if not workers:
+            return ""
+        running = sum(state.get("state") == "running" for state in workers)
+        restarts = sum(int(state.get("restarts", 0)) for state in self.health.values())
+        count = f"{len(workers)} worker{'s' if len(workers) != 1 else ''}"
+        words = count if running == len(workers) else f"{running} of {count} running"
+        return words if not restarts else f"{words}, {restarts} restart{'s' if restarts != 1 else ''}"
+
+    def _evaluated(self, row: Row) -> None:
+        if row["return"] is not None:
+            self.frames = max(self.frames, int(row["frames"]))
+            self.returns.setdefault(row["task"], deque(maxlen=HISTORY)).append(float(row["return"]))
+
+    def _trained(self, row: Row) -> None:
+        self.frames, self.training = max(self.frames, int(row["frames"])), tuple(row["tasks"])
+        if row["fps"]:
+            # Smoothed, so that the time left does not jump with every row.
+            self.fps = row["fps"] if self.fps is None else 0.8 * self.fps + 0.2 * row["fps"]
+        self.training_returns |= {task: ended["mean_return"] for task, ended in row.get("episodes", {}).items()}
+        self.shares = row.get("shares", {})
+        self.seconds = row.get("seconds", self.seconds)
+        self.health = row.get("health", self.health)

@@ -1,0 +1,72 @@
+"""Following a growing metrics file: every row once, whatever a crash or a resume does to the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clearl.records import MetricsWriter, eval_row, follow
+from clearl.records.schema import METRICS_FILE, Row
+
+
+def _row(frames: int) -> Row:
+    return eval_row(task="a", frames=frames, mean_return=1.0, episodes=1, updates=0, wall_s=0.0)
+
+
+def _frames(rows: list[Row]) -> list[int]:
+    return [row["frames"] for row in rows]
+
+
+def test_each_call_gives_the_rows_since_the_last(tmp_path: Path) -> None:
+    path = tmp_path / METRICS_FILE
+    seen = follow(path)
+    assert seen.rows == [] and not seen.rewound
+    with MetricsWriter(tmp_path) as writer:
+        for number in range(3):
+            writer.write(_row(number))
+        first = follow(path, seen.position)
+        assert _frames(first.rows) == [0, 1, 2]
+        assert follow(path, first.position).rows == []
+        writer.write(_row(3))
+        second = follow(path, first.position)
+    assert _frames(second.rows) == [3] and not second.rewound
+
+
+def test_no_more_than_the_new_rows_are_read(tmp_path: Path, monkeypatch) -> None:
+    with MetricsWriter(tmp_path) as writer:
+        for number in range(100):
+            writer.write(_row(number))
+        position = follow(tmp_path / METRICS_FILE).position
+        writer.write(_row(100))
+    decoded: list[bytes] = []
+    monkeypatch.setattr("clearl.records.reader.decode", lambda line: decoded.append(line) or {"frames": 100})
+    assert _frames(follow(tmp_path / METRICS_FILE, position).rows) == [100]
+    assert len(decoded) == 1
+
+
+def test_a_torn_row_waits_and_a_damaged_one_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / METRICS_FILE
+    with MetricsWriter(tmp_path) as writer:
+        writer.write(_row(0))
+        writer.write(_row(1))
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0].replace(b'"a"', b'"b"') + lines[1][:10])
+    torn = follow(path)
+    assert torn.rows == [] and torn.position.nbytes == len(lines[0])
+    path.write_bytes(lines[0].replace(b'"a"', b'"b"') + lines[1])
+    assert _frames(follow(path, torn.position).rows) == [1]
+
+
+def test_a_resumed_run_is_read_from_its_start_even_where_its_file_has_grown_again(tmp_path: Path) -> None:
+    path = tmp_path / METRICS_FILE
+    with MetricsWriter(tmp_path) as writer:
+        writer.write(_row(0))
+        kept = writer.position
+        writer.write(_row(1))
+    position = follow(path).position
+    with MetricsWriter(tmp_path, position=kept) as writer:
+        shorter = follow(path, position)
+        assert shorter.rewound and _frames(shorter.rows) == [0]
+        writer.write(_row(7))
+        writer.write(_row(8))
+    grown = follow(path, position)
+    assert grown.rewound and _frames(grown.rows) == [0, 7, 8]
