@@ -81,8 +81,10 @@ def _overshooting_run(tmp_path, *, true_bounds: bool) -> Run:
     tasks, visit, last = ("breakout", "space_invaders"), 500_000, 2_000_640
     with MetricsWriter(tmp_path) as writer:
         for index in range(4):
-            bounds = {"start_frames": index * visit, "end_frames": (index + 1) * visit}
-            writer.write(segment_row(tasks=[tasks[index % 2]], index=index, **bounds))
+            start = index * visit
+            writer.write(
+                segment_row(tasks=[tasks[index % 2]], index=index, start_frames=start, end_frames=start + visit)
+            )
         for frames, value in ((0, 0.0), (1_000_000, 30.0), (1_500_000, 1.0), (1_999_360, 90.0), (last, 60.0)):
             for task in tasks:
                 writer.write(eval_row(task=task, frames=frames, mean_return=value, episodes=9, updates=0, wall_s=0.0))

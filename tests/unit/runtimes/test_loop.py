@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import clearl
@@ -17,7 +18,7 @@ from clearl.runtimes import loop
 from clearl.runtimes.local import backend
 from clearl.runtimes.local.shared_memory import SharedPlaces
 from clearl.runtimes.loop import DistributedRun
-from clearl.runtimes.messages import Close, Message, Setup
+from clearl.runtimes.messages import Close, Evaluate, Message, Setup
 from clearl.runtimes.runtime import Job, Order
 
 SLOTS, BATCH, T = 4, 2, 5
@@ -29,13 +30,15 @@ SETTINGS: dict[str, Any] = {
 
 
 class HereChild:
-    """Does at once what it is told, as long as `works` says so; after that it hangs."""
+    """Does at once what it is told, as long as the site works; after that it hangs. Evaluations may take longer."""
 
     pid: int | None = None
 
-    def __init__(self, wake: Callable[[], None], works: Callable[[], bool]) -> None:
-        self.wake, self._works = wake, works
+    def __init__(self, wake: Callable[[], None], site: Here) -> None:
+        self.wake, self._site = wake, site
         self.said: list[Message] = []
+        self._late: Evaluate | None = None
+        self._polls = 0
 
     def begin(self, setup: Setup, shared: Sequence[Any]) -> None:
         places = SharedPlaces([each.block.descriptor for each in shared])
@@ -44,10 +47,23 @@ class HereChild:
         self.said.append(self._program.ready)
 
     def send(self, message: Message) -> None:
-        if self._works() and not isinstance(message, Close):
+        if isinstance(message, Evaluate):
+            self._late, self._polls = message, 0
+        elif self._site.works and not isinstance(message, Close):
             self.said += self._program.handle(message)
 
+    @property
+    def has_news(self) -> bool:
+        return bool(self.said) or self._late is not None
+
     def poll(self) -> list[Message]:
+        self._polls += 1
+        if self._late is not None and self._polls > self._site.evaluation_polls and self._site.works:
+            self.said += self._program.handle(self._late)
+            weights = self._program.weights
+            if self._late.switch:
+                self._site.evaluated[weights.read()[0]] = weights._copy.tobytes()
+            self._late = None
         said = self.said.copy()
         self.said.clear()
         return said
@@ -72,10 +88,14 @@ class Here:
         self.workers = workers
         self.evaluators: Sequence[tuple[str, ...]] = [job.plan.evaluate]
         self.works, self._children = True, list[HereChild]()
+        self.evaluation_polls = 0
+        """How often an evaluator is asked in vain before it has done an evaluation."""
+        self.evaluated: dict[int, bytes] = {}
+        """The weights of evaluations at switches, by their updates."""
         self.pairs, self.board = backend._ThisMachine.pairs.__get__(self), backend._ThisMachine.board.__get__(self)
 
     def take(self, wake: Callable[[], None]) -> HereChild:
-        self._children.append(HereChild(wake, lambda: self.works))
+        self._children.append(HereChild(wake, self))
         return self._children[-1]
 
     def prepare(self) -> None: ...
@@ -84,7 +104,7 @@ class Here:
         self._children.remove(child)
 
     def listen(self, wait_s: float) -> list[Callable[[], None]]:
-        return [child.wake for child in self._children if child.said]
+        return [child.wake for child in self._children if child.has_news]
 
 
 def train(
@@ -177,3 +197,86 @@ def test_a_stop_loses_nothing_that_was_read_even_when_workers_hang(
     assert again.job.learner.frames == 400
     trained = [row["updates"] for row in read_rows(tmp_path / "run" / "metrics.jsonl") if row["kind"] == "train"]
     assert trained == list(range(1, 400 // (BATCH * T) + 1))
+
+
+FOUR_VISITS: dict[str, Any] = {"tasks": ["breakout", "freeway"], "cycles": 2, "frames_per_visit": 100}
+
+
+def here(run: DistributedRun) -> Here:
+    assert isinstance(run.site, Here)
+    return run.site
+
+
+def switches(out: Path) -> list[tuple[int, int, str]]:
+    rows = [row for row in read_rows(out / "metrics.jsonl") if row.get("switch")]
+    return [(row["segment"], row["frames"], row["task"]) for row in rows]
+
+
+ALL_SWITCHES = [(index, 100 * (index + 1), task) for index in range(4) for task in ("breakout", "freeway")]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_evaluator_that_lags_still_gets_the_weights_of_every_switch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    shown: dict[int, bytes] = {}
+
+    def lag(run: DistributedRun, part: str) -> None:
+        here(run).evaluation_polls = 10**9 if run.job.learner.frames < 350 else 0
+        if part == "forward":
+            flat = np.empty(run.flat.size, np.float32)
+            run.flat.write_to(flat)
+            shown[run.job.learner.updates] = flat.tobytes()
+
+    run = train(tmp_path / "run", monkeypatch, watch=lag, workers=workers, **FOUR_VISITS)
+    lag(run, "forward")
+    assert switches(tmp_path / "run") == ALL_SWITCHES
+    evaluated = here(run).evaluated
+    assert sorted(evaluated) == [10, 20, 30, 40] and len(set(evaluated.values())) == 4
+    assert evaluated == {updates: shown[updates] for updates in evaluated}
+
+
+def test_a_resumed_run_makes_up_for_pending_switches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "_STOP_S", 0.0)
+
+    def stop(run: DistributedRun, part: str) -> None:
+        here(run).evaluation_polls = 10**9
+        if run.job.learner.frames >= 250:
+            run.job.stop.signal = 15
+
+    train(tmp_path / "run", monkeypatch, watch=stop, **FOUR_VISITS)
+    assert switches(tmp_path / "run") == []
+    train(tmp_path / "run", monkeypatch, **FOUR_VISITS)
+    assert switches(tmp_path / "run") == ALL_SWITCHES
+
+
+@pytest.mark.parametrize("most", [2, 100])
+def test_training_waits_before_too_many_switches_are_pending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(loop, "_MOST_SNAPSHOTS", most)
+    pending: list[int] = []
+
+    def lag(run: DistributedRun, part: str) -> None:
+        here(run).evaluation_polls = 60
+        pending.append(len(run.progress.snapshots))
+
+    settings = {**FOUR_VISITS, "cycles": 5, "frames_per_visit": 20}
+    train(tmp_path / "run", monkeypatch, watch=lag, **settings)
+    assert (max(pending) <= 3) == (most == 2), "one under evaluation and two behind it"
+    assert [segment for segment, _, task in switches(tmp_path / "run") if task == "breakout"] == list(range(10))
+
+
+@pytest.mark.parametrize("eval_wait", [False, True])
+def test_skipped_evaluations_are_counted_and_none_is_where_training_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eval_wait: bool
+) -> None:
+    def lag(run: DistributedRun, part: str) -> None:
+        here(run).evaluation_polls = 20
+
+    train(tmp_path / "run", monkeypatch, watch=lag, eval_every_frames=20, eval_wait=eval_wait)
+    rows = read_rows(tmp_path / "run" / "metrics.jsonl")
+    (evaluations,) = (row["evaluations"] for row in rows if row["kind"] == "summary")
+    assert evaluations["made"] + evaluations["skipped"] == 400 // 20 + 1
+    assert sum(row.get("skipped", 0) for row in rows if row["kind"] == "eval") == evaluations["skipped"]
+    assert (evaluations["skipped"] == 0) == eval_wait
