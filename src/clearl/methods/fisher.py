@@ -40,7 +40,9 @@ def diagonal_fisher(network: PolicyNetwork, windows: Windows, rng: np.random.Gen
     with _differentiable(module):
         for start in range(0, total, _CHUNK_WINDOWS):
             part = (tensor[start : start + _CHUNK_WINDOWS] for tensor in draws)
-            for name, square in sum_squares(network, *part).items():
+            squares = sum_squares(network, *part)
+            assert squares.keys() == sums.keys(), f"no Fisher for {sorted(sums.keys() - squares.keys())}"
+            for name, square in squares.items():
                 sums[name] += square
     count = valid.sum()
     return {name: square / count for name, square in sums.items()}
@@ -78,9 +80,12 @@ def _by_layers(network: PolicyNetwork, *windows: Tensor) -> _Named:
     A layer's gradient at one step is made of its input and the gradient of its output at that step.
     """
     *inputs, core_state, mask, _, valid, uniform = windows
-    with _recorded(as_module(network)) as calls:
+    module = as_module(network)
+    with _recorded(module) as calls:
         column = StepInput(*(part.transpose(0, 1) for part in inputs))  # [1, N, ...]
         policy = MaskedCategorical(network.unroll(column, core_state).logits[0], mask)
+    if sorted(call[0] for call in calls) != sorted(name for name, part in module.named_modules() if _is_plain(part)):
+        return _by_steps(network, *windows)  # a layer was bypassed or used twice: its calls do not say its gradient
     log_probs = policy.log_prob(policy.sample(uniform.squeeze(1)))[valid.squeeze(1)]
     deltas = torch.autograd.grad(log_probs.sum(), [call[2] for call in calls], allow_unused=True)
     sums = {}

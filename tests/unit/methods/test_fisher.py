@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 from clearl.errors import ConfigError
 from clearl.methods import fisher
@@ -15,6 +16,7 @@ from clearl.methods.fisher import diagonal_fisher
 from clearl.methods.fisher_memory import STEPS_PER_UNROLL, FisherMemory, Windows
 from clearl.nets.distribution import MaskedCategorical
 from clearl.nets.network import StepInput, StepOutput, as_module, build_network
+from clearl.nets.torsos import Dense
 from clearl.types import EnvSpec
 
 IMAGES = EnvSpec((2, 6, 5), "bool", 4)
@@ -84,6 +86,28 @@ def test_both_ways_of_summing_agree(torso: str, side: int, monkeypatch: pytest.M
     for name, part in by_steps.items():
         torch.testing.assert_close(by_layers[name], part, rtol=1e-4, atol=1e-9)
     assert not by_layers["value.weight"].any()
+
+
+class Bypassing(Dense):
+    """Uses its parameters without calling its layer, which hooks do not see."""
+
+    def forward(self, hidden: torch.Tensor, lateral: torch.Tensor | None = None) -> torch.Tensor:
+        return functional.linear(hidden.flatten(1), self.linear.weight, self.linear.bias).relu()
+
+
+@pytest.mark.parametrize("layer", [Dense, Bypassing])
+def test_a_layer_narrower_than_a_chunk_of_steps_has_its_fisher(
+    layer: type[Dense], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clearl.nets.torsos.mlp", lambda shape: [layer(shape, 8), layer((8,), 8)])
+    network = build_network(EnvSpec((5,), "float32", 4), torso="mlp", lstm=False, lstm_size=0, seed=0)
+    windows = single_steps(torch.randn(40, 5), torch.ones(4, dtype=torch.bool))
+    estimated = diagonal_fisher(network, windows, np.random.default_rng(1))
+    monkeypatch.setattr(fisher, "_in_layers", lambda module: False)
+    by_steps = diagonal_fisher(network, windows, np.random.default_rng(1))
+    assert by_steps["torso.stages.0.linear.weight"].any()
+    for name, part in by_steps.items():
+        torch.testing.assert_close(estimated[name], part, rtol=1e-4, atol=1e-9)
 
 
 def test_through_a_memory_every_step_is_squared_by_itself(a_batch, monkeypatch: pytest.MonkeyPatch) -> None:
