@@ -41,6 +41,7 @@ def _number(value: float) -> str:
 Count = Annotated[int, Between(1, 10**13)]
 Share = Annotated[float, Between(0, 1)]
 Weight = Annotated[float, Between(0, 10**6)]
+Lambda = Annotated[float, Between(0, 10**12)]  # Fishers differ by orders of magnitude: the range must not end a search
 Positive = Annotated[float, Between(1e-12, 10**6)]
 
 
@@ -96,7 +97,7 @@ class RunConfig:
     policy_cloning_weight: Annotated[Weight, "weight of KL[mu||pi] on replay"] = 0.01
     value_cloning_weight: Annotated[Weight, "weight of (V - V_replay)^2 on replay"] = 0.005
     replay_fraction: Annotated[Share, "the share of each batch that is replay; 0 is the baseline"] = 0.5
-    reward_clip: Annotated[Literal["unit", "soft_asymmetric", "none"], "[-1, 1], DMLab-30's, or none"] = "unit"
+    reward_clip: Annotated[Literal["unit", "soft_asymmetric", "none"], "[-1, 1], DMLab-30's, or none"] = "none"
 
     # Replay.
     buffer_frames: Annotated[Count | None, "size of the replay buffer; default: by buffer_share"] = None
@@ -106,8 +107,9 @@ class RunConfig:
     keep_replay: Annotated[bool, "leave the replay files in the run directory at the end"] = True
 
     # EWC, online EWC, Progress & Compress.
-    ewc_lambda: Annotated[Weight, "EWC: weight of the penalty"] = 500.0
-    online_ewc_lambda: Annotated[Weight, "online EWC, and P&C's compress phase: weight of the penalty"] = 75.0
+    ewc_lambda: Annotated[Lambda, "EWC: weight of the penalty"] = 500.0
+    ewc_omit_current: Annotated[bool, "EWC: leave out the anchor of the task that is visited"] = False
+    online_ewc_lambda: Annotated[Lambda, "online EWC, and P&C's compress phase: weight of the penalty"] = 75.0
     ewc_gamma: Annotated[Share, "online EWC: how much of the old Fisher is kept"] = 0.99
     fisher_batches: Annotated[int, Between(1, 100_000), "minibatches for one estimate of the Fisher"] = 100
     compress_frames: Annotated[Count | None, "P&C: length of a compress phase; default: a share of the visit"] = None
@@ -144,8 +146,8 @@ class RunConfig:
     grayscale: Annotated[bool | None, "grey frames instead of colour"] = None
     action_repeat: Annotated[int | None, Between(1, 64), "frames for which an action is held"] = None
     sticky_action_probability: Annotated[
-        float, Between(0, 0.99), "probability that the last action is repeated instead"
-    ] = 0.0
+        float | None, Between(0, 0.99), "probability that the last action is repeated instead; default: the suite's own"
+    ] = None
     life_loss_terminates: Annotated[bool, "Atari: a lost life ends the episode in training"] = False
     noop_max: Annotated[int, Between(0, 1000), "Atari: most no-ops at the start of an episode"] = 30
     level_cache: Annotated[str | None, "DMLab: directory of compiled levels"] = None
@@ -334,10 +336,12 @@ def preset_names() -> list[str]:
 
 
 def load_preset(name: str) -> dict[str, Any]:
-    """The settings of a preset, by name."""
+    """The settings of a preset, by name. A preset may start from another one, which it names."""
     if name not in preset_names():
         raise UnknownNameError("preset", str(name), preset_names())
-    return load_settings(PRESETS_DIR / f"{name}.yaml")
+    own = load_settings(PRESETS_DIR / f"{name}.yaml")
+    start = own.pop("preset", None)
+    return own if start is None else load_preset(start) | own
 
 
 def load_settings(path: Path) -> dict[str, Any]:

@@ -47,6 +47,8 @@ def test_a_dry_run_of_the_paper_says_what_is_missing() -> None:
     assert done.returncode == 0, done.stderr
     assert "15 runs, 13,500,000,000 frames" in done.stdout
     assert "deepmind_lab" in done.stdout
+    assert "guessed: cycles: 5 visits of 60M frames" in done.stdout and "paper-dmlab-soft-clip" in done.stdout
+    assert "guessed" not in reproduce("stability", "--scale", "smoke", "--dry-run").stdout
 
 
 def test_one_sequence_of_tasks_alone() -> None:

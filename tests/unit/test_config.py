@@ -177,10 +177,44 @@ def test_presets_say_what_the_sources_say():
     assert [c.value_weight for c in (dmlab, atari, impala)] == [0.5, 0.5, 0.25]
 
 
+def test_atari_presets_end_episodes_as_their_sources_do():
+    impala, paper, life_loss = (resolve(name) for name in ("impala-atari", "paper-atari", "paper-atari-life-loss"))
+    assert (impala.life_loss_terminates, paper.life_loss_terminates, life_loss.life_loss_terminates) == (
+        True,
+        False,
+        True,
+    )
+    # 108,000 frames, 30 minutes of play: the usual limit of Atari.
+    assert [c.eval_max_steps * (c.action_repeat or 1) for c in (impala, paper, life_loss)] == [108_000] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "changes"),
+    [
+        ("paper-dmlab-soft-clip", "paper-dmlab", {"reward_clip": ("unit", "soft_asymmetric")}),
+        ("paper-atari-life-loss", "paper-atari", {"life_loss_terminates": (False, True)}),
+    ],
+)
+def test_what_the_paper_leaves_open_is_a_preset_that_changes_nothing_else(name: str, start: str, changes: dict):
+    assert diff(resolve(start), resolve(name)) == {"preset": (start, name), **changes}
+
+
+@pytest.mark.parametrize("name", ["minatar", "minatar-schemes"])
+def test_minatar_is_played_as_its_authors_play_it(name: str):
+    config = resolve(name)
+    assert (config.sticky_action_probability, config.reward_clip) == (0.1, "none")
+
+
+def test_a_grid_of_lambdas_does_not_end_at_a_million():
+    config = RunConfig(ewc_lambda=1e9, online_ewc_lambda=1e9)
+    assert (config.ewc_lambda, config.online_ewc_lambda) == (1e9, 1e9)
+
+
 def test_the_default_preset_of_the_demo_equals_the_defaults():
     changed = diff(RunConfig(), resolve("minatar"))
     # Outside of the suite that it was measured for, 64 episodes at a switch may take too long.
-    assert changed == {"preset": (None, "minatar"), "switch_episodes": (None, 64)}
+    own = {"switch_episodes": (None, 64), "sticky_action_probability": (None, 0.1)}
+    assert changed == {"preset": (None, "minatar"), **own}
 
 
 def test_diff_names_every_change():

@@ -12,7 +12,7 @@ from clearl.cli.arguments import POSITIONAL, parse
 from clearl.cli.main import INTERRUPTED
 from clearl.config import Between, RunConfig
 from clearl.errors import UnknownNameError
-from clearl.reproduce.catalog import EXPERIMENTS, PlannedRun, Scale, planned_runs
+from clearl.reproduce.catalog import EXPERIMENTS, PlannedRun, Scale, guesses, planned_runs
 
 if TYPE_CHECKING:
     from clearl.reproduce.forecast import SequenceForecast
@@ -27,7 +27,7 @@ class ReproduceArgs:
     """What `clearl reproduce` takes."""
 
     name: Annotated[str, POSITIONAL, "interference, stability, plasticity, balance, buffers or comparison"]
-    scale: Annotated[Scale, "smoke: seconds; laptop: MinAtar, about an hour; paper: as published"] = "laptop"
+    scale: Annotated[Scale, "smoke: seconds; laptop: MinAtar, about an hour; paper: as far as published"] = "laptop"
     only: Annotated[str | None, "one of the scale's sequences of tasks (schemes, games, atari); default: all"] = None
     seeds: Annotated[int | None, Between(1, 1000), "runs of each arm; default: the scale's"] = None
     out: Annotated[str | None, "where runs and reports go; experiments share their runs; default: by the scale"] = None
@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
     runs = _only(args.only, planned_runs(args.name, args.scale, args.seeds))
     jobs = args.jobs or (1 if args.scale == "paper" else os.cpu_count() or 1)
     if args.dry_run:
-        return _dry_run(args.name, runs, jobs)
+        return _dry_run(args.name, args.scale, runs, jobs)
     out = Path(args.out or f"runs/reproduce-{args.scale}")
 
     from clearl.cli.showing import show_report
@@ -66,13 +66,15 @@ def _only(sequence: str | None, runs: list[PlannedRun]) -> list[PlannedRun]:
     return [run for run in runs if sequence in (None, run.sequence)]
 
 
-def _dry_run(name: str, runs: Sequence[PlannedRun], jobs: int) -> int:
+def _dry_run(name: str, scale: Scale, runs: Sequence[PlannedRun], jobs: int) -> int:
     from clearl.reproduce.forecast import forecast
 
     for run in runs:
         print(f"{run.path.removeprefix('runs/')}: {_plan_line(run.config)}")
     for row in forecast(runs):
         print(_forecast_line(name, row, jobs))
+    for guess in guesses(name, scale):
+        print(f"guessed: {guess}")
     return 0
 
 

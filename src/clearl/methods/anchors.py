@@ -28,12 +28,24 @@ class Penalty:
         ]
         return 0.5 * torch.stack(terms).sum() + self.constant
 
+    @torch.no_grad()
+    def gradient(self, module: nn.Module) -> Named:
+        """importance_i (theta_i - centre_i), by parameter name."""
+        parameters = dict(module.named_parameters())
+        return {
+            name: importance * (parameters[name] - self.centre[name]) for name, importance in self.importance.items()
+        }
+
 
 class Anchors(Protocol):
     """What is remembered of the tasks so far."""
 
     def add(self, task: str, anchor: Named, fisher: Named) -> None:
         """A visit to `task` ended at the parameters `anchor`."""
+        ...
+
+    def enter(self, task: str) -> None:
+        """A visit to `task` begins."""
         ...
 
     def penalty(self) -> Penalty | None:
@@ -53,15 +65,28 @@ class TaskAnchors:
     sum_k F_k (theta - a_k)^2 = (sum_k F_k) (theta - c)^2 + constant, with c the mean of the anchors weighted by F_k:
     the penalty costs the same for any number of tasks. The difference is taken from c, not expanded into theta^2,
     2 theta and 1, which would cancel in float32.
+
+    Each F is as estimated: the mean of squared gradients of log pi per step, against losses that are summed over a
+    batch. The published lambdas of 500 to 3000 were for Fishers that are not normalised, and fit: on MinAtar's control
+    schemes the gradient of the penalty is then 0.03 to 0.3 of that of the losses after 20 updates of the second visit.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, omit_current: bool = False) -> None:
+        """`omit_current` leaves out the anchor of the task that is visited: it would keep that task from improving."""
+        self.omit_current = omit_current
         self._kept: dict[str, tuple[Named, Named]] = {}
+        self._current = ""
         self._penalty: Penalty | None = None
 
     def add(self, task: str, anchor: Named, fisher: Named) -> None:
         self._kept[task] = (anchor, fisher)
-        self._penalty = _merge(list(self._kept.values()))
+        self._penalty = self._derived()
+
+    def enter(self, task: str) -> None:
+        changes = self.omit_current and task != self._current
+        self._current = task
+        if changes:
+            self._penalty = self._derived()
 
     def penalty(self) -> Penalty | None:
         return self._penalty
@@ -80,7 +105,12 @@ class TaskAnchors:
         self._kept = {}
         for i, task in enumerate(state["tasks"]):
             self._kept[task] = (select(tensors, f"{i}/anchor/"), select(tensors, f"{i}/fisher/"))
-        self._penalty = _merge(list(self._kept.values())) if self._kept else None
+        self._penalty = self._derived()
+
+    def _derived(self) -> Penalty | None:
+        omitted = self._current if self.omit_current else None
+        held = [pair for task, pair in self._kept.items() if task != omitted]
+        return _merge(held) if held else None
 
 
 _KINDS = ("anchor", "fisher")
@@ -101,8 +131,10 @@ def _merge(kept: list[tuple[Named, Named]]) -> Penalty:
 class OnlineAnchor:
     """Online EWC (Schwarz 2018): one anchor, the newest, and one running Fisher F* <- gamma F* + F.
 
-    Each F is scaled to unit norm over all parameters before it is added, so that no task outweighs another by the
-    scale of its policy's gradients; the penalty is 1/2 gamma F* (theta - theta*)^2.
+    Each F is scaled to a mean of 1 over all parameters before it is added, so that no task outweighs another by the
+    scale of its policy's gradients; the penalty is 1/2 gamma F* (theta - theta*)^2. Of the ways to normalise, the mean
+    makes the published lambdas of 25 to 175 those that hold a network: scaled to unit norm, a Fisher of N parameters
+    is smaller by sqrt(N) or more (1e4 on MinAtar, where few parameters have most of it).
     """
 
     def __init__(self, gamma: float) -> None:
@@ -112,10 +144,13 @@ class OnlineAnchor:
         self._penalty: Penalty | None = None
 
     def add(self, task: str, anchor: Named, fisher: Named) -> None:
-        unit = _normalised(fisher)
-        self._fisher = {n: self.gamma * self._fisher[n] + f if self._fisher else f for n, f in unit.items()}
+        scaled = _scaled_to_mean_one(fisher)
+        self._fisher = {n: self.gamma * self._fisher[n] + f if self._fisher else f for n, f in scaled.items()}
         self._anchor = anchor
         self._penalty = self._derived()
+
+    def enter(self, task: str) -> None:
+        """The running Fisher is of all tasks together."""
 
     def penalty(self) -> Penalty | None:
         return self._penalty
@@ -135,10 +170,11 @@ class OnlineAnchor:
         return Penalty({name: self.gamma * fisher for name, fisher in self._fisher.items()}, self._anchor)
 
 
-def _normalised(fisher: Named) -> Named:
-    norm = torch.stack([part.double().square().sum() for part in fisher.values()]).sum().sqrt()
+def _scaled_to_mean_one(fisher: Named) -> Named:
+    total = float(torch.stack([part.double().sum() for part in fisher.values()]).sum())
+    count = sum(part.numel() for part in fisher.values())
     # A policy that no longer depends on its parameters has no Fisher; there is then nothing to hold on to.
-    scale = 1 / float(norm) if norm > 0 else 0.0
+    scale = count / total if total > 0 else 0.0
     return {name: part * scale for name, part in fisher.items()}
 
 

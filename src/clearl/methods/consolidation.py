@@ -15,6 +15,8 @@ from clearl.nets.network import PolicyNetwork, as_module
 from clearl.seeding import generator
 from clearl.types import Batch, Visit
 
+_COMPARED_EVERY_UPDATES = 20
+
 
 class Consolidation:
     """Notices the end of a visit; then holds a network's parameters where they matter for the policy learnt in it."""
@@ -24,6 +26,8 @@ class Consolidation:
         self.memory = FisherMemory(batches=fisher_batches, steps=fisher_steps, seed=seed)
         self._visit: int | None = None
         self._task = ""
+        self.gradient_ratio: float | None = None
+        self._pull: dict[str, Tensor] = {}  # the penalty's gradient, before its weight, until it is compared
 
     def switches(self, visit: Visit) -> bool:
         """Whether `visit` is another than the one before it."""
@@ -31,9 +35,11 @@ class Consolidation:
 
     def enter(self, visit: Visit) -> None:
         """From now on, experience belongs to this visit."""
-        if self._visit != visit.index:
-            self.memory.clear()
+        if self._visit == visit.index:
+            return
+        self.memory.clear()
         self._visit, self._task = visit.index, "+".join(visit.tasks)
+        self.anchors.enter(self._task)
 
     def observe(self, batch: Batch) -> None:
         """Keep some of the new experience in `batch`, for the Fisher at the end of the visit."""
@@ -52,7 +58,26 @@ class Consolidation:
         """1/2 sum F (theta - theta*)^2, before its weight lambda; 0 in the first visit."""
         penalty = self.anchors.penalty()
         module = as_module(network)
-        return torch.zeros((), device=next(module.parameters()).device) if penalty is None else penalty(module)
+        if penalty is None:
+            return torch.zeros((), device=next(module.parameters()).device)
+        if self.memory.added % _COMPARED_EVERY_UPDATES == 1:
+            self._pull = penalty.gradient(module)
+        return penalty(module)
+
+    def compare(self, gradients: Mapping[str, Tensor], weight: float, prefix: str = "") -> None:
+        """Note ||weight * gradient of the penalty|| / ||gradient of all other terms||, in one update of twenty.
+
+        `gradients` are of the whole loss; `prefix` is what their names have before those of the held network.
+        """
+        pull = {prefix + name: weight * part for name, part in self._pull.items() if prefix + name in gradients}
+        self._pull = {}
+        if pull:
+            rest = torch.nn.utils.get_total_norm([gradients[name] - part for name, part in pull.items()])
+            self.gradient_ratio = float(torch.nn.utils.get_total_norm(list(pull.values())) / rest)
+
+    def diagnostics(self) -> dict[str, float]:
+        """The newest ratio; nothing before there is a penalty."""
+        return {} if self.gradient_ratio is None else {"ewc_gradient_ratio": self.gradient_ratio}
 
     def tensors(self) -> dict[str, Tensor]:
         anchors = {f"anchors/{name}": tensor for name, tensor in self.anchors.tensors().items()}
@@ -60,9 +85,11 @@ class Consolidation:
 
     def state(self) -> dict[str, Any]:
         position = {"visit": self._visit, "task": self._task, "added": self.memory.added}
-        return position | {"anchors": self.anchors.state()}
+        return position | {"anchors": self.anchors.state(), "gradient_ratio": self.gradient_ratio}
 
     def restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         self._visit, self._task = state["visit"], state["task"]
         self.memory.restore(select(tensors, "memory/"), state["added"])
         self.anchors.restore(select(tensors, "anchors/"), state["anchors"])
+        self.anchors.enter(self._task)
+        self.gradient_ratio = state.get("gradient_ratio")

@@ -42,6 +42,13 @@ class _Elastic(Wrapper):
             self.consolidation.consolidate(network)
         self.consolidation.enter(visit)
 
+    def before_step(self, gradients: Mapping[str, Tensor]) -> None:
+        self.consolidation.compare(gradients, self.lam)
+        super().before_step(gradients)
+
+    def diagnostics(self) -> dict[str, float]:
+        return super().diagnostics() | self.consolidation.diagnostics()
+
     def own_tensors(self) -> dict[str, Tensor]:
         return {f"ewc/{name}": tensor for name, tensor in self.consolidation.tensors().items()}
 
@@ -58,15 +65,30 @@ class Ewc(_Elastic):
     label = "EWC"
 
     def __init__(
-        self, base: Method, *, lam: float = 500.0, fisher_batches: int = 100, fisher_steps: int = 32, seed: int = 0
+        self,
+        base: Method,
+        *,
+        lam: float = 500.0,
+        omit_current: bool = False,
+        fisher_batches: int = 100,
+        fisher_steps: int = 32,
+        seed: int = 0,
     ) -> None:
-        """The Fisher is from `fisher_steps` steps of each of the last `fisher_batches` batches of a visit."""
-        super().__init__(base, lam, TaskAnchors(), fisher_batches, fisher_steps, seed)
+        """The Fisher is from `fisher_steps` steps of each of the last `fisher_batches` batches of a visit.
+
+        `omit_current` leaves out the anchor of the task that is visited.
+        """
+        super().__init__(base, lam, TaskAnchors(omit_current=omit_current), fisher_batches, fisher_steps, seed)
 
     @classmethod
     def around(cls, base: Method, config: RunConfig) -> Ewc:
-        seed = derive(config.seed, "method")
-        return cls(base, lam=config.ewc_lambda, fisher_batches=config.fisher_batches, seed=seed)
+        return cls(
+            base,
+            lam=config.ewc_lambda,
+            omit_current=config.ewc_omit_current,
+            fisher_batches=config.fisher_batches,
+            seed=derive(config.seed, "method"),
+        )
 
 
 class OnlineEwc(_Elastic):

@@ -107,6 +107,13 @@ class ProgressCompress(Wrapper):
         self.consolidation.enter(visit)
         self._set_phase(columns, visit.frames >= self._compress_from(visit))
 
+    def before_step(self, gradients: Mapping[str, Tensor]) -> None:
+        self.consolidation.compare(gradients, self.lam, prefix="knowledge_base.")
+        super().before_step(gradients)
+
+    def diagnostics(self) -> dict[str, float]:
+        return super().diagnostics() | self.consolidation.diagnostics()
+
     def own_tensors(self) -> dict[str, Tensor]:
         return {f"ewc/{name}": tensor for name, tensor in self.consolidation.tensors().items()}
 

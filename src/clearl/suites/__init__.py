@@ -64,10 +64,11 @@ def make_suite(name: str, tasks: Sequence[str], config: RunConfig) -> Suite:
 
 
 def _check_settings(kind: str, maker: SuiteMaker, config: RunConfig) -> None:
-    """A setting that would do nothing is refused: the user believes that it does something."""
+    """A setting that would do nothing is refused: the user believes that it does something. Off is off everywhere."""
     defaults = {field.name: field.default for field in fields(RunConfig)}
     for name in ENVIRONMENT_SETTINGS:
-        if name not in maker.settings and getattr(config, name) != defaults[name]:
+        asked = getattr(config, name)
+        if name not in maker.settings and asked and asked != defaults[name]:
             able = ", ".join(other for other in SUITES if name in SUITES.get(other).settings)
             raise ConfigError(f"suite {kind} does not know {name}, which is for {able}; leave it at its default")
 

@@ -48,7 +48,7 @@ class AtariSuite:
             frames_per_step=config.action_repeat or 4,
         )
         self._noop_max = config.noop_max
-        self._sticky = config.sticky_action_probability
+        self._sticky = config.sticky_action_probability or 0.0
         self._life_loss = config.life_loss_terminates
         self._threads = _threads(config)
 

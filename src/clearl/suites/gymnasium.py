@@ -28,7 +28,7 @@ class GymnasiumSuite:
         if importlib.util.find_spec("gymnasium") is None:
             raise MissingExtraError("suite gym", "gymnasium", "install it with: pip install gymnasium")
         self.tasks = tuple(tasks)
-        self._sticky = config.sticky_action_probability
+        self._sticky = config.sticky_action_probability or 0.0
         self._repeat = config.action_repeat or 1
         self._formats: dict[str, FrameFormat] = {}
         self._actions: dict[str, int] = {}

@@ -24,6 +24,7 @@ PIXELS_PER_CELL = 16
 PALETTE = np.frombuffer(bytes.fromhex("0072b2e69f00cc79a7009e7356b4e9f0e442d55e00ffffff999999a06e3c"), np.uint8)
 PALETTE = PALETTE.reshape(SIZE, 3)  # one colour a channel, told apart by the colour-blind
 MARK_COLOUR = (40, 40, 60)
+STICKY_DEFAULT = 0.1  # the package's own
 
 
 @functools.cache
@@ -94,7 +95,8 @@ class MinAtarSuite:
         self.tasks = tuple(tasks)
         self.spec = replace(SPEC, stack=config.frame_stack or 1)
         self._parsed = {task: parse_task(task) for task in self.tasks}
-        self._sticky = config.sticky_action_probability
+        sticky = config.sticky_action_probability
+        self._sticky = STICKY_DEFAULT if sticky is None else sticky
         package_path()
 
     def mask(self, task: str) -> np.ndarray:

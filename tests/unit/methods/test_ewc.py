@@ -9,6 +9,7 @@ from torch import nn
 from clearl.config import RunConfig
 from clearl.errors import ConfigError
 from clearl.learning.learner import Learner
+from clearl.methods import make_method
 from clearl.methods.anchors import OnlineAnchor, TaskAnchors
 from clearl.methods.clear import Clear
 from clearl.methods.ewc import Ewc, OnlineEwc
@@ -65,17 +66,55 @@ def test_a_task_that_returns_updates_its_own_anchor() -> None:
 def test_online_recursion_by_hand_over_three_tasks() -> None:
     online, gamma = OnlineAnchor(0.5), 0.5
     for task, anchor, fisher in (
-        ("a", named(1.0, 1.0), named(3.0, 4.0)),  # normalised: 0.6, 0.8
-        ("b", named(2.0, 0.0), named(0.0, 1000.0)),  # 0, 1
-        ("c", named(3.0, -1.0), named(0.001, 0.0)),  # 1, 0
+        ("a", named(1.0, 1.0), named(1.0, 3.0)),  # scaled to a mean of 1: 0.5, 1.5
+        ("b", named(2.0, 0.0), named(0.0, 1000.0)),  # 0, 2
+        ("c", named(3.0, -1.0), named(0.001, 0.0)),  # 2, 0
     ):
         online.add(task, anchor, fisher)
-    # F* = 0.25 [0.6, 0.8] + 0.5 [0, 1] + [1, 0]
-    torch.testing.assert_close(online.tensors()["fisher/theta"], torch.tensor([1.15, 0.7]))
+    # F* = 0.25 [0.5, 1.5] + 0.5 [0, 2] + [2, 0]
+    torch.testing.assert_close(online.tensors()["fisher/theta"], torch.tensor([2.125, 1.375]))
     penalty = online.penalty()
     # 1/2 gamma F* (theta - theta*)^2 with the last anchor only
-    expected = 0.5 * gamma * (1.15 * (1.0 - 3.0) ** 2 + 0.7 * (1.0 + 1.0) ** 2)
+    expected = 0.5 * gamma * (2.125 * (1.0 - 3.0) ** 2 + 1.375 * (1.0 + 1.0) ** 2)
     assert penalty is not None and penalty(TwoWeights(1.0, 1.0)).item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("size", [10, 10_000])
+def test_a_lambda_holds_a_parameter_as_firmly_in_a_large_network_as_in_a_small_one(size: int) -> None:
+    online = OnlineAnchor(1.0)
+    online.add("a", {"theta": torch.zeros(size)}, {"theta": torch.full((size,), 1e-6)})
+    penalty = online.penalty()
+    assert penalty is not None
+    torch.testing.assert_close(penalty.importance["theta"], torch.ones(size))
+
+
+def test_the_anchor_of_the_task_that_is_on_can_be_left_out() -> None:
+    anchors, module = TaskAnchors(omit_current=True), TwoWeights(2.0, 1.0)
+    anchors.enter("a")
+    anchors.add("a", anchor=named(1.0, 2.0), fisher=named(3.0, 0.0))
+    anchors.enter("b")
+    anchors.add("b", anchor=named(-1.0, 0.5), fisher=named(1.0, 2.0))
+    values = {}
+    for task in "abc":
+        anchors.enter(task)
+        penalty = anchors.penalty()
+        assert penalty is not None
+        values[task] = penalty(module).item()
+    # a alone: 1/2 3 (2-1)^2; b alone: 1/2 [(2+1)^2 + 2 (1-0.5)^2]
+    assert values == pytest.approx({"b": 1.5, "a": 4.75, "c": 6.25})
+    restored = TaskAnchors(omit_current=True)
+    restored.restore(anchors.tensors(), anchors.state())
+    restored.enter("b")
+    penalty = restored.penalty()
+    assert penalty is not None and penalty(module).item() == pytest.approx(1.5)
+
+
+def test_alone_its_own_anchor_holds_a_task_only_where_it_is_not_left_out() -> None:
+    for omit in (False, True):
+        anchors = TaskAnchors(omit_current=omit)
+        anchors.add("a", anchor=named(1.0, 2.0), fisher=named(3.0, 0.0))
+        anchors.enter("a")
+        assert (anchors.penalty() is None) == omit
 
 
 def test_a_policy_without_a_fisher_is_not_held() -> None:
@@ -136,6 +175,39 @@ def test_the_penalty_begins_with_the_second_visit_and_stays(wrap, a_batch) -> No
             penalties.append(float(learner.method.losses(learner.network, a_batch(SPEC))["ewc"]))
     assert penalties[:4] == [0.0] * 4
     assert all(penalty > 0 for penalty in penalties[4:])
+
+
+@pytest.mark.parametrize("wrap", METHODS.values(), ids=METHODS)
+def test_the_penaltys_share_of_the_gradient_is_reported(wrap, a_batch) -> None:
+    learner = a_learner(wrap(Clear(), lam=10.0, fisher_batches=2))
+    train(learner, a_batch, range(4))
+    assert learner.method.diagnostics() == {}
+    for update in (4, 5, 6):
+        train(learner, a_batch, range(update, update + 1))
+    first = learner.method.diagnostics()["ewc_gradient_ratio"]
+    assert first == 0.0, "the visit begins at the anchor"
+    train(learner, a_batch, range(7, 9))
+    # The first update of the third visit, by hand: the gradients of the terms apart, at the parameters before it.
+    twin = a_learner(wrap(Clear(), lam=10.0, fisher_batches=2))
+    train(twin, a_batch, range(8))
+    index, frames = 2, 4 * BATCH_FRAMES
+    twin.method.visit(twin.network, Visit(index, ("a",), index * frames, index * frames, (index + 1) * frames))
+    losses = twin.method.losses(twin.network, a_batch(SPEC, seed=8))
+    norms = {}
+    for kind in ("ewc", "rest"):
+        terms = [twin.method.weights()[n] * loss for n, loss in losses.items() if (n == "ewc") == (kind == "ewc")]
+        grads = torch.autograd.grad(torch.stack(terms).sum(), twin.parameters, retain_graph=True)
+        norms[kind] = torch.nn.utils.get_total_norm(grads).item()
+    assert learner.method.diagnostics()["ewc_gradient_ratio"] == pytest.approx(norms["ewc"] / norms["rest"], rel=1e-4)
+
+
+def test_a_config_leaves_out_the_anchor_of_the_task_that_is_on(a_batch) -> None:
+    penalties = {}
+    for omit in (False, True):
+        learner = a_learner(make_method(RunConfig(method="ewc", ewc_omit_current=omit, fisher_batches=2)))
+        train(learner, a_batch, range(9))  # a, b, and a again
+        penalties[omit] = learner.method.losses(learner.network, a_batch(SPEC))["ewc"].item()
+    assert 0 < penalties[True] < penalties[False]
 
 
 def test_a_large_lambda_holds_what_the_policy_rests_on(a_batch) -> None:

@@ -28,6 +28,12 @@ def test_the_first_two_control_schemes_are_the_measured_ones() -> None:
     assert control_scheme(2) == (3, 0, 2, 5, 4, 1)
 
 
+@pytest.mark.parametrize(("given", "played"), [(None, 0.1), (0.0, 0.0), (0.3, 0.3)])
+def test_sticky_actions_are_the_packages_own_unless_given(given: float | None, played: float) -> None:
+    suite = MinAtarSuite(("breakout",), RunConfig(sticky_action_probability=given))
+    assert suite.make("breakout", num_envs=1, seed=0)._sticky == played
+
+
 def test_all_control_schemes_steer_differently() -> None:
     tables = [control_scheme(k) for k in range(7)]
     assert all(sorted(table) == list(range(6)) for table in tables)
