@@ -24,15 +24,16 @@ from clearl.methods.ewc import Ewc, OnlineEwc
 from clearl.methods.method import Method
 from clearl.methods.progress_compress import ProgressCompress
 from clearl.nets.network import build_network
-from clearl.types import Batch, EnvSpec, Visit
+from clearl.spaces import TaskSpec, discrete_spec
+from clearl.types import Batch, Visit
 
 TASKS, STEPS, COLUMNS = 6, 20, 32
 LIMITS = {"ewc": 1.15, "online-ewc": 1.15, "progress": 2.2, "compress": 2.2}
-WORKLOADS: dict[str, tuple[EnvSpec, str, bool]] = {
-    "atari": (EnvSpec((1, 84, 84), "uint8", 18, stack=4, frames_per_step=4), "impala_shallow", False),
-    "atari-lstm": (EnvSpec((1, 84, 84), "uint8", 18, stack=4, frames_per_step=4), "impala_shallow", True),
-    "minatar": (EnvSpec((10, 10, 10), "bool", 6), "minatar", False),
-    "minatar-lstm": (EnvSpec((10, 10, 10), "bool", 6), "minatar", True),
+WORKLOADS: dict[str, tuple[TaskSpec, str, bool]] = {
+    "atari": (discrete_spec((1, 84, 84), "uint8", 18, stack=4, frames_per_step=4), "impala_shallow", False),
+    "atari-lstm": (discrete_spec((1, 84, 84), "uint8", 18, stack=4, frames_per_step=4), "impala_shallow", True),
+    "minatar": (discrete_spec((10, 10, 10), "bool", 6), "minatar", False),
+    "minatar-lstm": (discrete_spec((10, 10, 10), "bool", 6), "minatar", True),
 }
 VISIT_FRAMES = 1000
 METHODS: dict[str, tuple[Callable[[], Method], int]] = {
@@ -114,15 +115,15 @@ def a_visit(index: int, position: int) -> Visit:
     return Visit(index, (f"task {index}",), start + position, start, start + VISIT_FRAMES)
 
 
-def a_batch(spec: EnvSpec, core_size: int) -> Batch:
+def a_batch(spec: TaskSpec, core_size: int) -> Batch:
     """Noise in the shapes of experience."""
     rng = torch.Generator().manual_seed(0)
-    shape, actions = (STEPS, COLUMNS), spec.num_actions
+    shape, actions, dtype = (STEPS, COLUMNS), spec.action.choices[0], spec.observation.frame_dtype.name
     noise = torch.randint(
-        2 if spec.frame_dtype == "bool" else 256, (STEPS + 1, COLUMNS, *spec.observation_shape), generator=rng
+        2 if dtype == "bool" else 256, (STEPS + 1, COLUMNS, *spec.observation.shapes[""]), generator=rng
     )
     return Batch(
-        observation=noise.to(getattr(torch, spec.frame_dtype)),
+        observation=noise.to(getattr(torch, dtype)),
         first=torch.rand(STEPS + 1, COLUMNS, generator=rng) < 0.02,
         last_action=torch.randint(actions, (STEPS + 1, COLUMNS), generator=rng),
         last_reward=torch.zeros(STEPS + 1, COLUMNS),
@@ -132,7 +133,7 @@ def a_batch(spec: EnvSpec, core_size: int) -> Batch:
         discount=torch.full(shape, 0.99),
         valid=torch.ones(shape, dtype=torch.bool),
         mask=torch.ones(COLUMNS, actions, dtype=torch.bool),
-        behaviour_logits=torch.zeros(*shape, actions),
+        behaviour_policy=torch.zeros(*shape, actions),
         behaviour_value=torch.zeros(shape),
         is_replay=torch.zeros(COLUMNS, dtype=torch.bool),
     )

@@ -21,21 +21,22 @@ from clearl.replay.framing import HEADER_NBYTES
 from clearl.replay.reservoir import Reservoir
 from clearl.replay.shard import ReplayShard
 from clearl.replay.store import RamStore, Store
-from clearl.types import EnvSpec, Rows, UnrollLayout
+from clearl.spaces import discrete_spec
+from clearl.unroll import Unroll, UnrollLayout
 
 GAMES = ("space_invaders", "krull", "beam_rider", "hero", "star_gunner", "ms_pacman")
-ATARI = UnrollLayout(EnvSpec((1, 84, 84), "uint8", 18, stack=4, frames_per_step=4), 20)
-SMALL = UnrollLayout(EnvSpec((4,), "uint8", 3), 5)
+ATARI = UnrollLayout(discrete_spec((1, 84, 84), "uint8", 18, stack=4, frames_per_step=4), 20)
+SMALL = UnrollLayout(discrete_spec((4,), "uint8", 3), 5)
 REPEATS = 5
 
 
-def play(game: str, unrolls: int, envs: int = 4) -> list[Rows]:
+def play(game: str, unrolls: int, envs: int = 4) -> list[Unroll]:
     """Unrolls of a random player, seeded, with logits and values as incompressible as real ones."""
     from ale_py.vector_env import AtariVectorEnv
 
     rng = np.random.default_rng(0)
     env = AtariVectorEnv(game, num_envs=envs, full_action_space=True, stack_num=1)
-    steps, stack = ATARI.unroll_steps, ATARI.spec.stack
+    steps, stack = ATARI.unroll_steps, ATARI.spec.observation.stack
     frames = [env.reset(seed=0)[0].copy()]
     for _ in range(steps * -(-unrolls // envs) + stack):
         frames.append(env.step(rng.integers(0, 18, envs))[0].copy())
@@ -43,18 +44,18 @@ def play(game: str, unrolls: int, envs: int = 4) -> list[Rows]:
     rows = []
     for index in range(unrolls):
         start = index // envs * steps
-        row = {name: array[0] for name, array in ATARI.empty(1).items()}
-        row["frames"] = np.stack([frame[index % envs] for frame in frames[start : start + steps + stack]])
-        row["action"] = rng.integers(0, 18, steps)
-        for name in ("logits", "value", "reward"):
-            row[name] = rng.normal(size=row[name].shape).astype(np.float32)
+        row = ATARI.empty(1)[0]
+        row.frames[:] = np.stack([frame[index % envs] for frame in frames[start : start + steps + stack]])
+        row.action[:] = rng.integers(0, 18, steps)
+        for array in (row.policy, row.value, row.reward):
+            array[:] = rng.normal(size=array.shape)
         rows.append(row)
     return rows
 
 
-def small_row() -> Rows:
+def small_row() -> Unroll:
     """An unroll of next to nothing, so that the cost of the index shows."""
-    return {name: array[0] for name, array in SMALL.empty(1).items()}
+    return SMALL.empty(1)[0]
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
@@ -67,16 +68,16 @@ def shard_of(layout: UnrollLayout, capacity: int, store: Store) -> ReplayShard:
     return ReplayShard(codec=Codec(layout), capacity_unrolls=capacity, seed=0, slot=0, store=store)
 
 
-def measure_bytes(unrolls: dict[str, list[Rows]]) -> dict[str, float]:
+def measure_bytes(unrolls: dict[str, list[Unroll]]) -> dict[str, float]:
     """Bytes of a record per stored frame, logits and all, for each game."""
-    codec, stored = Codec(ATARI), ATARI.unroll_steps + ATARI.spec.stack
+    codec, stored = Codec(ATARI), ATARI.unroll_steps + ATARI.spec.observation.stack
     return {
         game: statistics.mean(len(codec.encode(row)) + HEADER_NBYTES for row in rows) / stored
         for game, rows in unrolls.items()
     }
 
 
-def measure_rates(shard: ReplayShard, rows: list[Rows], inserts: int) -> dict[str, float]:
+def measure_rates(shard: ReplayShard, rows: list[Unroll], inserts: int) -> dict[str, float]:
     """Inserts and warm reads a second."""
     target = ATARI.empty(1)
 
@@ -91,7 +92,7 @@ def measure_rates(shard: ReplayShard, rows: list[Rows], inserts: int) -> dict[st
     return {"inserts": inserts / inserting, "reads": inserts / reading}
 
 
-def compare_stores(directory: Path, rows: list[Rows], inserts: int) -> dict[str, dict[str, float]]:
+def compare_stores(directory: Path, rows: list[Unroll], inserts: int) -> dict[str, dict[str, float]]:
     """Both stores by turns, since others use this machine too; medians of the rates and of the ratios."""
     ram, disk = [], []
     for repeat in range(REPEATS):
@@ -107,7 +108,7 @@ def compare_stores(directory: Path, rows: list[Rows], inserts: int) -> dict[str,
     return result
 
 
-def insert_cost_us(shard: ReplayShard, row: Rows, accepted: int) -> float:
+def insert_cost_us(shard: ReplayShard, row: Unroll, accepted: int) -> float:
     """Microseconds per unroll that a full shard takes in."""
     start, before = time.process_time(), shard.next_sequence
     taken = 0
@@ -119,7 +120,7 @@ def insert_cost_us(shard: ReplayShard, row: Rows, accepted: int) -> float:
     return 1e6 * spent / accepted
 
 
-def measure_growth(directory: Path, rows: list[Rows], large: int) -> dict[str, float]:
+def measure_growth(directory: Path, rows: list[Unroll], large: int) -> dict[str, float]:
     """Cost of an insert at `large` unrolls held over that at 1000: tiny unrolls really held, and Atari's with the
     index of a shard that lost its records."""
     small, result = small_row(), {}

@@ -47,7 +47,7 @@ from clearl.storage.checkpoints import CheckpointStore
 from clearl.suites import make_suite
 from clearl.tasks.plan import Plan, single
 from clearl.tasks.schedule import PlanCursor
-from clearl.types import Payload, Rows, UnrollLayout
+from clearl.unroll import Payload, Unroll, UnrollLayout
 
 PARTS_ENTRY = "benchmarks.synthetic:load_parts"
 JOB_ENTRY = "benchmarks.synthetic:open_job"
@@ -203,8 +203,8 @@ class PreparedChild:
 class _Pairs:
     """The first of what was prepared, which nobody writes to: a hundred workers need no more memory than one."""
 
-    def __init__(self, rows: Rows, payloads: Sequence[Payload], slots: int) -> None:
-        self.new: Rows = {name: array[:slots] for name, array in rows.items()}
+    def __init__(self, rows: Unroll, payloads: Sequence[Payload], slots: int) -> None:
+        self.new = rows[:slots]
         self.replay = payloads[:slots]
 
     def close(self) -> None: ...
@@ -225,10 +225,10 @@ class _Board:
     def close(self) -> None: ...
 
 
-def prepared(codec: Codec, count: int) -> tuple[Rows, list[bytes]]:
+def prepared(codec: Codec, count: int) -> tuple[Unroll, list[bytes]]:
     """Unrolls of noise, and packed ones; those hold one frame over and over, which packs about as well as a game."""
     rows = noise(codec.layout, count)
-    still = rows | {"frames": np.repeat(rows["frames"][:, :1], rows["frames"].shape[1], axis=1)}
+    still = replace(rows, frames=np.repeat(rows.frames[:, :1], rows.frames.shape[1], axis=1))
     return rows, list(codec.encode_each(still, range(count)))
 
 
@@ -260,18 +260,19 @@ class _PreparedWorker:
 
     def __init__(self, codec: Codec, slots: int) -> None:
         self.actor, self.shards = SimpleNamespace(suite=_NO_SUITE), []
+        self._rows: Unroll | None
         self._rows, self._payloads = prepared(codec, slots)
 
-    def act(self, tasks: Sequence[str], new: Rows) -> list[Any]:
-        for name, array in self._rows.items():
-            new[name][:] = array
-        self._rows = {}
+    def act(self, tasks: Sequence[str], new: Unroll) -> list[Any]:
+        for name, array in ({} if self._rows is None else self._rows.named()).items():
+            new.named()[name][:] = array
+        self._rows = None
         return []
 
     def recall(self) -> Sequence[Payload]:
         return self._payloads
 
-    def remember(self, new: Rows) -> None: ...
+    def remember(self, new: Unroll) -> None: ...
 
     def replay_counters(self) -> dict[str, int]:
         return {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from safetensors.torch import load, save
@@ -20,9 +20,9 @@ from clearl.plugins import import_asked, import_plugins
 from clearl.records.run_dir import RunDir
 from clearl.records.schema import seal, unseal
 from clearl.runtimes.state import fitting
+from clearl.spaces import spec_from_json, spec_to_json
 from clearl.suites import make_suite
 from clearl.tasks.suite import Suite
-from clearl.types import spec_from_json
 
 EXPORT_FILE = "agent.json"
 WEIGHTS_FILE = "agent.safetensors"
@@ -67,7 +67,7 @@ def export_agent(path: Path, out: Path, *, imports: Iterable[str] = (), trust: b
     about = {
         "v": 1,
         "config": to_yaml(trained.config),
-        "spec": asdict(trained.agent.spec),
+        "spec": spec_to_json(trained.agent.spec),
         "tasks": {task: trained.suite.mask(task).tolist() for task in trained.suite.tasks},
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
     }

@@ -61,11 +61,12 @@ from clearl.runtimes.recorder import Recorder
 from clearl.runtimes.runtime import Job, Order
 from clearl.runtimes.state import fitting
 from clearl.seeding import derive
+from clearl.spaces import TaskSpec, spec_from_json, spec_to_json
 from clearl.storage.checkpoints import CheckpointStore
 from clearl.suites import make_suite
 from clearl.tasks.plan import Plan
 from clearl.tasks.schedule import PlanCursor
-from clearl.types import EnvSpec, UnrollLayout, spec_from_json
+from clearl.unroll import UnrollLayout
 
 PARTS_ENTRY = "clearl.experiment:load_parts"
 JOB_ENTRY = "clearl.experiment:open_job"
@@ -227,7 +228,7 @@ def run_replay_bytes(config: RunConfig) -> int:
 
 
 def _run_plan(
-    config: RunConfig, plan: Plan, out: Path, spec: EnvSpec, stop: StopFlag, *, console: bool, arm: str | None,
+    config: RunConfig, plan: Plan, out: Path, spec: TaskSpec, stop: StopFlag, *, console: bool, arm: str | None,
     listeners: Sequence[Callable[[Row], None]],
 ) -> RunResult:  # fmt: skip
     run_dir = _open_or_create(config, out, lambda: _meta(config, plan, out, spec, arm))
@@ -320,7 +321,7 @@ def _open_or_create(config: RunConfig, out: Path, make_meta: Callable[[], dict[s
     return run_dir
 
 
-def _meta(config: RunConfig, plan: Plan, out: Path, spec: EnvSpec, arm: str | None) -> dict[str, Any]:
+def _meta(config: RunConfig, plan: Plan, out: Path, spec: TaskSpec, arm: str | None) -> dict[str, Any]:
     """All that describes one network's training and cannot be read off its config."""
     method = make_method(config)
     layout = UnrollLayout(spec, config.unroll_steps, make_network(config, spec, method).core_size)
@@ -335,7 +336,7 @@ def _meta(config: RunConfig, plan: Plan, out: Path, spec: EnvSpec, arm: str | No
         "plan": asdict(plan),
         "frames_scale": plan.frames_scale,
         "probe_position": config.probe_position if config.protocol == "probe" else None,
-        "spec": asdict(spec),
+        "spec": spec_to_json(spec),
         "replay": replay,
     }
 
@@ -364,14 +365,14 @@ def _common_meta(config: RunConfig, arm: str | None) -> dict[str, Any]:
     }
 
 
-def make_network(config: RunConfig, spec: EnvSpec, method: Method) -> PolicyNetwork:
+def make_network(config: RunConfig, spec: TaskSpec, method: Method) -> PolicyNetwork:
     """The network that `method` trains, with its initial weights."""
     seed = derive(config.seed, "network")
     shape = {"torso": config.torso, "lstm": config.lstm, "lstm_size": config.lstm_size}
     return method.build_network(lambda: build_network(spec, **shape, seed=seed))
 
 
-def stored_network(config: RunConfig, spec: EnvSpec, *, source: str, trust: bool) -> PolicyNetwork:
+def stored_network(config: RunConfig, spec: TaskSpec, *, source: str, trust: bool) -> PolicyNetwork:
     """Make the network of settings that were read from `source`, which may be a stranger's.
 
     Its torso or method may come from a module that only the user can ask to import, or all of them with `trust`.

@@ -13,11 +13,11 @@ from clearl.config import RunConfig
 from clearl.learning.learner import Learner
 from clearl.methods import make_method, method_spellings
 from clearl.methods.method import layers
-from clearl.nets.distribution import MaskedCategorical
 from clearl.nets.network import StepInput, as_module, build_network
-from clearl.types import Batch, EnvSpec, Visit
+from clearl.spaces import discrete_spec
+from clearl.types import Batch, Visit
 
-SPEC = EnvSpec((4,), "float32", 4)
+SPEC = discrete_spec((4,), "float32", 4)
 STEPS, COLUMNS, BATCH_FRAMES, VISIT_UPDATES = 5, 6, 30, 8
 NAMES = method_spellings()
 CASES = pytest.mark.parametrize(("name", "lstm"), [(name, lstm) for name in NAMES for lstm in (False, True)])
@@ -40,7 +40,7 @@ def a_batch(core_size: int, seed: int, replay_fraction: float) -> Batch:
         discount=torch.full(shape, 0.9),
         valid=torch.rand(shape, generator=rng) < 0.9,
         mask=mask,
-        behaviour_logits=torch.randn(*shape, 4, generator=rng),
+        behaviour_policy=torch.randn(*shape, 4, generator=rng),
         behaviour_value=torch.randn(shape, generator=rng),
         is_replay=torch.arange(COLUMNS) < round(replay_fraction * COLUMNS),
     )
@@ -109,9 +109,9 @@ def test_its_network_acts_as_it_unrolls_and_never_outside_the_mask(name: str, ls
         acted = network.act(StepInput(*(part[t] for part in inputs)), state)
         evaluated = network.act(StepInput(*(part[t] for part in inputs)), state, column="evaluate")
         state = acted.state
-        torch.testing.assert_close(acted.logits, unrolled.logits[t], rtol=1e-5, atol=1e-5)
-        assert evaluated.logits.shape == acted.logits.shape and evaluated.state.shape == state.shape
-        action = MaskedCategorical(evaluated.logits, batch.mask).sample(torch.rand(COLUMNS))
+        torch.testing.assert_close(acted.policy, unrolled.policy[t], rtol=1e-5, atol=1e-5)
+        assert evaluated.policy.shape == acted.policy.shape and evaluated.state.shape == state.shape
+        action = network.head.distribution(evaluated.policy, batch.mask).sample(torch.rand(COLUMNS))
         assert batch.mask[torch.arange(COLUMNS), action].all()
     torch.testing.assert_close(state, unrolled.state, rtol=1e-5, atol=1e-5)
 
@@ -147,5 +147,5 @@ def test_a_network_built_again_takes_over_the_weights(name: str, lstm: bool) -> 
     batch = a_batch(learner.network.core_size, 99, 0.0)
     inputs = StepInput(batch.observation, batch.last_action, batch.last_reward, batch.first)
     one, two = (network.unroll(inputs, batch.core_state) for network in (learner.network, other.network))
-    assert torch.equal(one.logits, two.logits)
+    assert torch.equal(one.policy, two.policy)
     assert learner.network.evaluated_column() == other.network.evaluated_column()

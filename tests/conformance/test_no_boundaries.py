@@ -60,7 +60,7 @@ def test_clear_sees_experience_and_nothing_else(monkeypatch: pytest.MonkeyPatch,
     # Nothing in a batch can carry a task: its fields are the paper's A.3 and no more, all of them numbers.
     names = {
         "observation", "first", "last_action", "last_reward", "core_state", "action", "reward", "discount", "valid",
-        "mask", "behaviour_logits", "behaviour_value", "is_replay",
+        "mask", "behaviour_policy", "behaviour_value", "is_replay",
     }  # fmt: skip
     assert {field.name for field in dataclasses.fields(Batch)} == names
     assert all(isinstance(tensor, torch.Tensor) for batch in spy.seen for tensor in batch)

@@ -61,11 +61,11 @@ def same(one: list[EnvStep], other: list[EnvStep]) -> bool:
 def test_the_spec_and_the_masks_describe_the_tasks(suite: Suite) -> None:
     maker = SUITES.get(suite.name)
     assert set(maker.default_tasks) <= set(maker.known_tasks)
-    assert suite.spec.frame_dtype in ("uint8", "bool", "float32")
-    assert len(suite.spec.frame_shape) in (1, 3)
+    assert suite.spec.observation.frame_dtype in ("uint8", "bool", "float32")
+    assert len(suite.spec.observation.frame_shape) in (1, 3)
     for task in suite.tasks:
         mask = suite.mask(task)
-        assert mask.shape == (suite.spec.num_actions,)
+        assert mask.shape == (suite.spec.action.choices[0],)
         assert mask.dtype == bool
         assert mask.sum() >= 2
 
@@ -99,13 +99,13 @@ def test_steps_keep_the_contract(suite: Suite, training: bool) -> None:
     envs = suite.make(task, num_envs=NUM_ENVS, seed=0, training=training)
     assert envs.num_envs == NUM_ENVS
     frames = envs.reset()
-    assert frames.shape == (NUM_ENVS, *spec.frame_shape)
-    assert frames.dtype == spec.frame_dtype
+    assert frames.shape == (NUM_ENVS, *spec.observation.frame_shape)
+    assert frames.dtype == spec.observation.frame_dtype
     waiting, ends, kept = np.zeros(NUM_ENVS, bool), 0, frames.copy()
     for action in random_actions(suite, task, steps):
         answer = envs.step(action)
-        assert answer.frames.shape == (NUM_ENVS, *spec.frame_shape)
-        assert answer.frames.dtype == spec.frame_dtype
+        assert answer.frames.shape == (NUM_ENVS, *spec.observation.frame_shape)
+        assert answer.frames.dtype == spec.observation.frame_dtype
         assert answer.reward.dtype == np.float32
         for name in ("reward", "terminated", "truncated", "valid", "first"):
             assert getattr(answer, name).shape == (NUM_ENVS,), name

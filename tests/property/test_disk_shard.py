@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,14 @@ from clearl.replay.codec import Codec
 from clearl.replay.disk import DiskStore
 from clearl.replay.shard import ReplayShard
 from clearl.seeding import derive, unroll_numbers
-from clearl.types import EnvSpec, Rows, UnrollLayout
+from clearl.spaces import discrete_spec
+from clearl.unroll import Unroll, UnrollLayout
 
-LAYOUT = UnrollLayout(EnvSpec((3,), "uint8", 2), 2)
+LAYOUT = UnrollLayout(discrete_spec((3,), "uint8", 2), 2)
 
 
-def stamped(sequence: int, life: int) -> Rows:
-    row = {name: array[0] for name, array in LAYOUT.empty(1).items()}
-    return {**row, "last_action": np.array(sequence), "last_reward": np.array(life, np.float32)}
+def stamped(sequence: int, life: int) -> Unroll:
+    return replace(LAYOUT.empty(1)[0], last_action=np.array(sequence), last_reward=np.array(life, np.float32))
 
 
 def open_shard(directory: Path, capacity: int, slot: int) -> ReplayShard:
@@ -38,8 +39,8 @@ def contents(shard: ReplayShard) -> dict[int, int]:
     found = {}
     for position in range(shard._reservoir.held):
         row = shard.codec.decode(memoryview(shard._store.get(position))[32:])
-        found[int(row["last_action"])] = int(row["last_reward"])
-        assert int(row["last_action"]) == int(shard._reservoir.sequences[position])
+        found[int(row.last_action)] = int(row.last_reward)
+        assert int(row.last_action) == int(shard._reservoir.sequences[position])
     return found
 
 
@@ -109,5 +110,5 @@ def test_damage_anywhere_costs_the_record_that_it_hits_and_no_other(capacity, co
         assert shard.quarantined + (shard.counters()["torn_bytes"] > 0) == 1
         for _ in range(20):
             sample = shard.sample()
-            assert sample is None or int(sample["last_action"]) in held
+            assert sample is None or int(sample.last_action) in held
         shard.close()

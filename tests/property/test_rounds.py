@@ -14,11 +14,12 @@ from clearl.replay.codec import Codec
 from clearl.replay.mixing import Mixer
 from clearl.runtimes.loop import next_to_read
 from clearl.runtimes.remote import RemoteWorker
+from clearl.spaces import discrete_spec
 from clearl.tasks.plan import Plan, single
 from clearl.tasks.schedule import Grant, PlanCursor
-from clearl.types import EnvSpec, UnrollLayout
+from clearl.unroll import UnrollLayout
 
-LAYOUT = UnrollLayout(EnvSpec((1,), "float32", 2), 1)
+LAYOUT = UnrollLayout(discrete_spec((1,), "float32", 2), 1)
 CODEC = Codec(LAYOUT)
 
 
@@ -35,7 +36,7 @@ class FakeWorker:
         assert self.grant is not None
         count = len(self.slots)
         new = LAYOUT.empty(count)
-        new["reward"][:] = self.grant.segment
+        new.reward[:] = self.grant.segment
         return Pairs(self.slots, new, [None] * count, 0)
 
 

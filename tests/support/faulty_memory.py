@@ -12,14 +12,14 @@ from faulty_envs import ordered
 
 from clearl.acting.worker import Worker
 from clearl.replay.shard import insert_each
-from clearl.types import Rows
+from clearl.unroll import Unroll
 
 
-def _remember(self: Worker, new: Rows) -> None:
+def _remember(self: Worker, new: Unroll) -> None:
     if ordered("die-before"):
         os.kill(os.getpid(), signal.SIGKILL)
     if ordered("die-within"):
-        insert_each(self.shards[:1], {name: array[:1] for name, array in new.items()})
+        insert_each(self.shards[:1], new[:1])
         os.kill(os.getpid(), signal.SIGKILL)
     insert_each(self.shards, new)
 

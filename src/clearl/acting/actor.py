@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from clearl.acting.preprocess import clip_reward, push_frames, stack_frames
+from clearl.acting.preprocess import stack_frames
+from clearl.acting.stepper import Stepper
 from clearl.errors import EnvironmentFaultError
-from clearl.nets.distribution import action_noise, choose_actions
-from clearl.nets.network import PolicyNetwork, StepInput
+from clearl.nets.network import PolicyNetwork
 from clearl.seeding import derive, generator
 from clearl.tasks.suite import Envs, Suite
-from clearl.types import Rows, UnrollLayout
+from clearl.unroll import Unroll, UnrollLayout
 
 
 @dataclass(frozen=True)
@@ -51,20 +51,18 @@ class Actor:
         self, *, suite: Suite, network: PolicyNetwork, layout: UnrollLayout, slots: Sequence[int], seed: int,
         reward_clip: str,
     ) -> None:  # fmt: skip
-        self.suite, self.network, self.layout, self.reward_clip = suite, network, layout, reward_clip
+        self.suite, self.network, self.layout = suite, network, layout
         self.slots, self._seed = list(slots), seed
         self._rng = generator(seed, "actor", self.slots[0])
         self._envs: dict[tuple[str, int], Envs] = {}
         self._groups: list[_Group] = []
         self._tasks: list[str] = []
         self._starts = 0
-        count, spec = len(self.slots), layout.spec
-        self._window = np.zeros((count, spec.stack, *spec.frame_shape), spec.frame_dtype)
-        self._window_first = np.zeros((count, spec.stack), bool)
-        self._mask = np.ones((count, spec.num_actions), bool)
-        self._last_action = np.zeros(count, np.int64)
-        self._last_reward = np.zeros(count, np.float32)
-        self._core = torch.zeros(count, layout.core_size)
+        count, observation = len(self.slots), layout.spec.observation
+        self._stepper = Stepper(network, layout.spec, count, reward_clip=reward_clip)
+        self._window = np.zeros((count, observation.stack, *observation.frame_shape), observation.frame_dtype)
+        self._window_first = np.zeros((count, observation.stack), bool)
+        self._mask = np.ones((count, layout.spec.action.mask_size), bool)
         self._score = np.zeros(count, np.float64)
         self._steps = np.zeros(count, np.int64)
 
@@ -81,24 +79,27 @@ class Actor:
             self._groups.append(kept or self._start(task, slots))
 
     @torch.inference_mode()
-    def fill(self, rows: Rows) -> list[Episode]:
+    def fill(self, rows: Unroll) -> list[Episode]:
         """One unroll for every slot into `rows`; the episodes that ended in it."""
-        stack, steps = self.layout.spec.stack, self.layout.unroll_steps
-        rows["frames"][:, :stack] = self._window
-        rows["first"][:, :stack] = self._window_first
-        rows["mask"][:] = self._mask
-        rows["last_action"][:] = self._last_action
-        rows["last_reward"][:] = self._last_reward
-        rows["core_state"][:] = self._core.numpy()
-        noise = action_noise(self._rng, self._mask, steps)
+        stack, steps, stepper = self.layout.spec.observation.stack, self.layout.unroll_steps, self._stepper
+        rows.frames[:, :stack] = self._window
+        rows.first[:, :stack] = self._window_first
+        rows.mask[:] = self._mask
+        rows.last_action[:] = stepper.last_action
+        rows.last_reward[:] = stepper.last_reward
+        rows.core_state[:] = stepper.core.numpy()
+        noise = self.network.head.noise(self._rng, self._mask, steps)
         episodes: list[Episode] = []
-        observation = stack_frames(self._window, self._window_first, stack)[:, 0]
+        # From the copy: the stepper sees the frames of an unroll where they lie, and those belong to others now.
+        stepper.observation = stack_frames(self._window, self._window_first, stack)[:, 0]
+        stepper.first = self._window_first[:, -1]
         for t in range(steps):
-            self._decide(rows, t, observation, noise[t])
+            rows.action[:, t], rows.policy[:, t], rows.value[:, t] = stepper.decide(noise[t])
             episodes += self._step(rows, t)
-            observation = push_frames(observation, rows["frames"][:, t + stack], rows["first"][:, t + stack])
-        self._window[:] = rows["frames"][:, steps:]
-        self._window_first[:] = rows["first"][:, steps:]
+            after = t + stack
+            stepper.see(rows.frames[:, after], rows.first[:, after], rows.action[:, t], rows.reward[:, t])
+        self._window[:] = rows.frames[:, steps:]
+        self._window_first[:] = rows.first[:, steps:]
         return episodes
 
     def close(self) -> None:
@@ -133,7 +134,8 @@ class Actor:
     def _arrays(self) -> dict[str, np.ndarray]:
         return {
             "window": self._window, "window_first": self._window_first, "mask": self._mask,
-            "last_action": self._last_action, "last_reward": self._last_reward, "core": self._core.numpy(),
+            "last_action": self._stepper.last_action, "last_reward": self._stepper.last_reward,
+            "core": self._stepper.core.numpy(),
             "score": self._score, "steps": self._steps,
         }  # fmt: skip
 
@@ -150,13 +152,13 @@ class Actor:
         self._starts += 1
         seed = derive(self._seed, "start", self.slots[0], self._starts, task)
         with self._faults_named(slots):
-            self._window[slots] = envs.reset(seed=seed)[:, None]
+            frames = envs.reset(seed=seed)
+        self._window[slots] = frames[:, None]
         self._window_first[slots] = False
         self._window_first[slots, -1] = True
         self._mask[slots] = self.suite.mask(task)
-        self._last_action[slots] = 0
-        self._last_reward[slots] = self._score[slots] = self._steps[slots] = 0
-        self._core.numpy()[slots] = 0  # through NumPy: outside of inference mode the tensor itself is read-only
+        self._stepper.forget(slots)
+        self._score[slots] = self._steps[slots] = 0
         return _Group(task, slots, envs)
 
     @contextmanager
@@ -168,36 +170,21 @@ class Actor:
             slot = self.slots[slots[fault.slot]]
             raise EnvironmentFaultError(fault.task, slot, fault.step, fault.problem) from fault
 
-    def _decide(self, rows: Rows, t: int, observation: np.ndarray, noise: np.ndarray) -> None:
-        inputs = StepInput(
-            torch.from_numpy(observation),
-            torch.from_numpy(self._last_action),
-            torch.from_numpy(clip_reward(self._last_reward, self.reward_clip)),
-            torch.from_numpy(rows["first"][:, t + self.layout.spec.stack - 1]),
-        )
-        logits, value, self._core = self.network.act(inputs, self._core)
-        rows["logits"][:, t] = seen = logits.numpy()
-        rows["value"][:, t] = value.numpy()
-        rows["action"][:, t] = choose_actions(seen, noise)
-
-    def _step(self, rows: Rows, t: int) -> list[Episode]:
+    def _step(self, rows: Unroll, t: int) -> list[Episode]:
         episodes: list[Episode] = []
-        after = t + self.layout.spec.stack
+        after = t + self.layout.spec.observation.stack
         for group in self._groups:
             slots = group.index
             with self._faults_named(group.slots):
-                step = group.envs.step(rows["action"][slots, t])
-            rows["frames"][slots, after] = step.frames
-            rows["first"][slots, after] = step.first
-            rows["reward"][slots, t] = step.reward
-            rows["terminated"][slots, t] = step.terminated
-            rows["valid"][slots, t] = step.valid
+                step = group.envs.step(rows.action[slots, t])
+            rows.frames[slots, after] = step.frames
+            rows.first[slots, after] = step.first
+            rows.reward[slots, t] = step.reward
+            rows.terminated[slots, t] = step.terminated
+            rows.valid[slots, t] = step.valid
             self._score[slots] += step.reward
             self._steps[slots] += step.valid
             for slot in group.slots[step.terminated | step.truncated]:
                 episodes.append(Episode(group.task, float(self._score[slot]), int(self._steps[slot])))
                 self._score[slot] = self._steps[slot] = 0
-        first = rows["first"][:, after]
-        self._last_action = np.where(first, 0, rows["action"][:, t])
-        self._last_reward = np.where(first, np.float32(0), rows["reward"][:, t])
         return episodes

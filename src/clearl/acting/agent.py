@@ -5,18 +5,17 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from clearl.acting.preprocess import clip_reward, stack_frames
+from clearl.acting.stepper import Stepper
 from clearl.errors import ConfigError
-from clearl.nets.distribution import MaskedCategorical
-from clearl.nets.network import PolicyNetwork, StepInput
+from clearl.nets.network import PolicyNetwork
 from clearl.seeding import generator
-from clearl.types import EnvSpec
+from clearl.spaces import TaskSpec
 
 
 class Agent:
     """Acts in one environment. Call `reset` when an episode begins."""
 
-    def __init__(self, network: PolicyNetwork, spec: EnvSpec, *, reward_clip: str, seed: int = 0) -> None:
+    def __init__(self, network: PolicyNetwork, spec: TaskSpec, *, reward_clip: str, seed: int = 0) -> None:
         self.network, self.spec = network, spec
         self._reward_clip = reward_clip
         self._rng = generator(seed, "agent")
@@ -24,9 +23,8 @@ class Agent:
 
     def reset(self) -> None:
         """Forget the episode so far."""
-        self._window: np.ndarray | None = None
-        self._core = torch.zeros(1, self.network.core_size)
-        self._last_action = 0
+        self._stepper = Stepper(self.network, self.spec, 1, reward_clip=self._reward_clip, column="evaluate")
+        self._last_action: np.ndarray | None = None
 
     @torch.inference_mode()
     def act(
@@ -41,34 +39,29 @@ class Agent:
 
         `reward` is what the last action brought (used by networks with a memory); `mask` says which actions exist.
         """
-        frame, spec = fit_frame(observation, self.spec), self.spec
-        opening = self._window is None
-        if self._window is None:
-            self._window = np.repeat(frame[None], spec.stack, axis=0)
-        self._window = np.concatenate([self._window[1:], frame[None]])
-        first = np.zeros((1, spec.stack), bool)
-        inputs = StepInput(
-            torch.from_numpy(stack_frames(self._window[None], first, spec.stack)[:, 0]),
-            torch.tensor([self._last_action]),
-            torch.from_numpy(clip_reward(np.array([reward], np.float32), self._reward_clip)),
-            torch.tensor([opening]),
-        )
-        logits, _, self._core = self.network.act(inputs, self._core, column="evaluate")
-        allowed = np.ones(spec.num_actions, bool) if mask is None else np.asarray(mask, bool)
-        policy = MaskedCategorical(logits, torch.from_numpy(allowed)[None])
-        uniform = torch.from_numpy(self._rng.random(1, np.float32))
-        action = policy.probs.argmax(-1) if deterministic else policy.sample(uniform)
-        self._last_action = int(action)
-        return self._last_action
+        frames, stepper = fit_frame(observation, self.spec)[None], self._stepper
+        if self._last_action is None:
+            stepper.begin(slice(None), frames)
+        else:
+            stepper.see(frames, np.zeros(1, bool), self._last_action, np.array([reward], np.float32))
+        allowed = np.ones(self.spec.action.mask_size, bool) if mask is None else np.asarray(mask, bool)
+        head = self.network.head
+        decision = stepper.decide(head.noise(self._rng, allowed[None], 1)[0])
+        if deterministic:
+            likeliest = head.distribution(torch.from_numpy(decision.policy), torch.from_numpy(allowed)).mode()
+            self._last_action = likeliest.numpy()
+        else:
+            self._last_action = decision.action
+        return int(self._last_action[0])
 
 
-def fit_frame(observation: np.ndarray, spec: EnvSpec) -> np.ndarray:
+def fit_frame(observation: np.ndarray, spec: TaskSpec) -> np.ndarray:
     """An environment's observation as a frame of `spec`: channels first, padded with zeros where it is smaller."""
-    frame = np.asarray(observation)
-    if frame.ndim == 3 and frame.shape != spec.frame_shape and frame.shape[:2] == spec.frame_shape[1:]:
+    frame, shape = np.asarray(observation), spec.observation.frame_shape
+    if frame.ndim == 3 and frame.shape != shape and frame.shape[:2] == shape[1:]:
         frame = np.moveaxis(frame, -1, 0)
-    if frame.ndim != len(spec.frame_shape) or any(a > b for a, b in zip(frame.shape, spec.frame_shape, strict=True)):
-        raise ConfigError(f"an observation of shape {np.shape(observation)} does not fit frames of {spec.frame_shape}")
-    fitted = np.zeros(spec.frame_shape, spec.frame_dtype)
+    if frame.ndim != len(shape) or any(a > b for a, b in zip(frame.shape, shape, strict=True)):
+        raise ConfigError(f"an observation of shape {np.shape(observation)} does not fit frames of {shape}")
+    fitted = np.zeros(shape, spec.observation.frame_dtype)
     fitted[tuple(slice(size) for size in frame.shape)] = frame
     return fitted

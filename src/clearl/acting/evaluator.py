@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from clearl.acting.preprocess import clip_reward, stack_frames
-from clearl.nets.distribution import action_noise, choose_actions
-from clearl.nets.network import PolicyNetwork, StepInput
+from clearl.acting.stepper import Stepper
+from clearl.nets.heads import Head
+from clearl.nets.network import PolicyNetwork
 from clearl.seeding import derive, generator
 from clearl.tasks.suite import Envs, Suite
-from clearl.types import EnvSpec, EnvStep
+from clearl.types import EnvStep
 
 _NOISE_STEPS = 32
 
@@ -67,22 +67,31 @@ class Evaluator:
         purpose, episodes = ("switch", self.switch_episodes) if switch else ("evaluate", self.episodes)
         tables = [
             _Table(
-                self._make(task, episodes), self.suite.mask(task), generator(self._seed, purpose, task, index), number
+                self._make(task, episodes), self.network.head, self.suite.mask(task),
+                generator(self._seed, purpose, task, index), number,
             )
             for number, task in enumerate(tasks)
-        ]
-        frames = [
-            table.envs.reset(seed=derive(self._seed, purpose, task, index))
-            for table, task in zip(tables, tasks, strict=True)
-        ]
-        players = _Players(self.network, self.suite.spec, np.concatenate(frames), self._reward_clip)
+        ]  # fmt: skip
+        count = len(tasks) * episodes
+        stepper = Stepper(self.network, self.suite.spec, count, reward_clip=self._reward_clip, column="evaluate")
+        players = _Players(count)
+        for table, task in zip(tables, tasks, strict=True):
+            stepper.begin(table.places, table.envs.reset(seed=derive(self._seed, purpose, task, index)))
+        actions = np.zeros_like(stepper.last_action)
         for _ in range(self.max_steps):
             if cancelled():
                 raise EvaluationCancelled
-            actions = players.act(np.concatenate([next(table.noise) for table in tables]))
+            # Finished episodes are skipped; towards the end most are.
+            places = np.flatnonzero(players.playing)
+            noise = np.concatenate([next(table.noise) for table in tables])
+            actions[:] = 0
+            actions[places] = stepper.decide(noise[places], places).action
             for table in tables:
-                if players.playing[table.places].any():
-                    players.see(table.places, actions[table.places], table.envs.step(actions[table.places]))
+                here = table.places
+                if players.playing[here].any():
+                    step = table.envs.step(actions[here])
+                    players.score_step(here, step)
+                    stepper.see(step.frames, step.first, actions[here], step.reward, here)
             if not players.playing.any():
                 break
         column = self.network.evaluated_column()
@@ -109,57 +118,27 @@ class Evaluator:
 class _Table:
     """The environments of one task, and the places of their episodes among all that are played."""
 
-    def __init__(self, envs: Envs, mask: np.ndarray, rng: np.random.Generator, number: int) -> None:
+    def __init__(self, envs: Envs, head: Head, mask: np.ndarray, rng: np.random.Generator, number: int) -> None:
         count = envs.num_envs
         self.envs, self.places = envs, slice(number * count, (number + 1) * count)
-        self.noise = _noise(rng, np.repeat(mask[None], count, axis=0))
+        self.noise = _noise(head, rng, np.repeat(mask[None], count, axis=0))
 
 
-def _noise(rng: np.random.Generator, mask: np.ndarray) -> Iterator[np.ndarray]:
+def _noise(head: Head, rng: np.random.Generator, mask: np.ndarray) -> Iterator[np.ndarray]:
     while True:
-        yield from action_noise(rng, mask, _NOISE_STEPS)
+        yield from head.noise(rng, mask, _NOISE_STEPS)
 
 
 class _Players:
-    """What the policy sees and remembers of the episode in each environment."""
+    """Who still plays, and the score of each first episode."""
 
-    def __init__(self, network: PolicyNetwork, spec: EnvSpec, frames: np.ndarray, reward_clip: str) -> None:
-        count = len(frames)
+    def __init__(self, count: int) -> None:
         self.playing = np.ones(count, bool)
         self.score, self.steps = np.zeros(count), np.zeros(count, np.int64)
-        self._network, self._stack, self._reward_clip = network, spec.stack, reward_clip
-        self._window = np.repeat(frames[:, None], spec.stack, axis=1)
-        self._first = np.zeros((count, spec.stack), bool)
-        self._first[:, -1] = True
-        self._core = torch.zeros(count, network.core_size)
-        self._last_action, self._last_reward = np.zeros(count, np.int64), np.zeros(count, np.float32)
 
-    def act(self, noise: np.ndarray) -> np.ndarray:
-        """Actions [n]. No thought is given to those who are through, which the longest episode leaves more and more."""
-        rows = np.flatnonzero(self.playing)
-        first = self._first[rows]
-        inputs = StepInput(
-            torch.from_numpy(stack_frames(self._window[rows], first, self._stack)[:, 0]),
-            torch.from_numpy(self._last_action[rows]),
-            torch.from_numpy(clip_reward(self._last_reward[rows], self._reward_clip)),
-            torch.from_numpy(first[:, -1]),
-        )
-        places = torch.from_numpy(rows)
-        logits, _, core = self._network.act(inputs, self._core[places], column="evaluate")
-        if self._network.core_size:
-            self._core[places] = core
-        actions = np.zeros(len(noise), np.int64)
-        actions[rows] = choose_actions(logits.numpy(), noise[rows])
-        return actions
-
-    def see(self, places: slice, actions: np.ndarray, step: EnvStep) -> None:
-        """Take in what came of the actions at some places."""
-        playing, window, first = self.playing[places], self._window[places], self._first[places]
+    def score_step(self, places: slice, step: EnvStep) -> None:
+        """Count what a step at some places brought."""
+        playing = self.playing[places]
         self.score[places] += np.where(playing, step.reward, 0.0)
         self.steps[places] += playing
         playing &= ~(step.terminated | step.truncated)
-        if self._stack > 1:
-            window[:, :-1], first[:, :-1] = window[:, 1:].copy(), first[:, 1:].copy()
-        window[:, -1], first[:, -1] = step.frames, step.first
-        self._last_action[places] = np.where(step.first, 0, actions)
-        self._last_reward[places] = np.where(step.first, 0, step.reward)

@@ -81,6 +81,12 @@ def _shift(stacked: np.ndarray, newest: np.ndarray, first: np.ndarray, *, out: n
         np.multiply(newest[row], all_the_same, out=after[row], dtype=after.dtype)
 
 
+def cleared(action: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """Actions [..., *action_shape], 0 where `first` [...]: before an episode there was none."""
+    spread = first.reshape(*first.shape, *[1] * (action.ndim - first.ndim))
+    return np.where(spread, action.dtype.type(0), action)
+
+
 def clip_reward(reward: np.ndarray, kind: str) -> np.ndarray:
     """Rewards as the learner sees them: `unit` [-1, 1], `soft_asymmetric` as DMLab-30, or `none`."""
     if kind == "unit":

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from clearl.acting.actor import Actor, Episode
 from clearl.replay.shard import ReplayShard, insert_each
-from clearl.types import Payload, Rows
+from clearl.unroll import Payload, Unroll
 
 
 class Worker:
@@ -15,7 +15,7 @@ class Worker:
     def __init__(self, actor: Actor, shards: Sequence[ReplayShard]) -> None:
         self.actor, self.shards = actor, list(shards)
 
-    def act(self, tasks: Sequence[str], new: Rows) -> list[Episode]:
+    def act(self, tasks: Sequence[str], new: Unroll) -> list[Episode]:
         """The first half of a pair: one unroll for each slot."""
         self.actor.assign(tasks)
         return self.actor.fill(new)
@@ -27,7 +27,7 @@ class Worker:
         """
         return [shard.draw() for shard in self.shards] or [None] * len(self.actor.slots)
 
-    def remember(self, new: Rows) -> None:
+    def remember(self, new: Unroll) -> None:
         """Insert the first half into the shards: after `recall`, so that the second is never the same unroll.
 
         The paper inserts first and then draws another; what is drawn is uniform over all unrolls before either way.

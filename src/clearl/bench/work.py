@@ -26,8 +26,10 @@ from clearl.nets.weights import FlatWeights
 from clearl.runtimes.host import cores
 from clearl.runtimes.programs import Stopwatch
 from clearl.seeding import generator
+from clearl.spaces import TaskSpec
 from clearl.suites import make_suite
-from clearl.types import Batch, EnvSpec, Rows, UnrollLayout
+from clearl.types import Batch
+from clearl.unroll import Unroll, UnrollLayout
 
 _WARM_UP = 3
 _MATMUL_SIZE = 1536
@@ -67,10 +69,9 @@ def inference(config: RunConfig, processes: int) -> Work:
     spec = make_suite(config.suite, config.tasks, config).spec
     network = _network(config, spec)
     FlatWeights(network).read_from(_flat(network))  # as in a worker
-    count = max(1, config.slots // processes)
-    rows = noise(UnrollLayout(spec, spec.stack, network.core_size), count)
-    window = slice(0, spec.stack)
-    observation = stack_frames(rows["frames"][:, window], rows["first"][:, window], spec.stack)[:, 0]
+    count, stack = max(1, config.slots // processes), spec.observation.stack
+    rows = noise(UnrollLayout(spec, stack, network.core_size), count)
+    observation = stack_frames(rows.frames[:, :stack], rows.first[:, :stack], stack)[:, 0]
     inputs = StepInput(
         torch.from_numpy(observation), torch.zeros(count, dtype=torch.int64), torch.zeros(count),
         torch.zeros(count, dtype=torch.bool),
@@ -123,17 +124,16 @@ def matmul(config: RunConfig, processes: int) -> Work:
 STAGES = {"environment": environment, "inference": inference, "learner": learner, "matmul": matmul}
 
 
-def noise(layout: UnrollLayout, count: int) -> Rows:
+def noise(layout: UnrollLayout, count: int) -> Unroll:
     """Unrolls of noise in the shapes of experience."""
     rng, rows = generator(0, "noise"), layout.empty(count)
-    high = {"bool": 2, "uint8": 256}.get(layout.spec.frame_dtype)
-    frames = rng.random(rows["frames"].shape) if high is None else rng.integers(0, high, rows["frames"].shape)
-    rows["frames"][:] = frames
-    rows["first"][:] = rng.random(rows["first"].shape) < 0.02
-    rows["action"][:] = rng.integers(0, layout.spec.num_actions, rows["action"].shape)
-    for name in ("reward", "logits", "value"):
-        rows[name][:] = rng.standard_normal(rows[name].shape)
-    rows["valid"][:] = rows["mask"][:] = True
+    high = {"bool": 2, "uint8": 256}.get(layout.spec.observation.frame_dtype.name)
+    rows.frames[:] = rng.random(rows.frames.shape) if high is None else rng.integers(0, high, rows.frames.shape)
+    rows.first[:] = rng.random(rows.first.shape) < 0.02
+    rows.action[:] = rng.integers(0, layout.spec.action.choices[0], rows.action.shape)
+    for array in (rows.reward, rows.policy, rows.value):
+        array[:] = rng.standard_normal(array.shape)
+    rows.valid[:] = rows.mask[:] = True
     return rows
 
 
@@ -144,7 +144,7 @@ def noise_batch(layout: UnrollLayout, config: RunConfig) -> Batch:
     return make_batch(rows, is_replay, layout, config.discount, config.reward_clip)
 
 
-def _network(config: RunConfig, spec: EnvSpec) -> PolicyNetwork:
+def _network(config: RunConfig, spec: TaskSpec) -> PolicyNetwork:
     return build_network(spec, torso=config.torso, lstm=config.lstm, lstm_size=config.lstm_size, seed=config.seed)
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from clearl.acting.preprocess import clip_reward, stack_frames
+from clearl.acting.preprocess import cleared, clip_reward, stack_frames
 from clearl.replay.codec import Codec
 from clearl.replay.mixing import Mixer
-from clearl.types import Batch, Payload, Rows, UnrollLayout
+from clearl.types import Batch
+from clearl.unroll import Payload, Unroll, UnrollLayout, from_named
 
 _SMALL_NBYTES = 1024
 
@@ -21,7 +22,7 @@ class Pairs:
     """What one worker sends: for each of its slots a new unroll and, where there is one, a packed one of its shard."""
 
     slots: Sequence[int]
-    new: Rows
+    new: Unroll
     replay: Sequence[Payload | None]
     version: int
     """Updates that the acting weights had behind them."""
@@ -32,8 +33,9 @@ class Staging:
 
     def __init__(self, codec: Codec, batch_unrolls: int) -> None:
         self.rows, self._codec = codec.layout.empty(batch_unrolls), codec
-        self._small = [name for name, rows in self.rows.items() if rows[0].nbytes <= _SMALL_NBYTES]
-        self._large = [name for name in self.rows if name not in self._small]
+        arrays = self.rows.named()
+        self._small = [name for name, array in arrays.items() if array[0].nbytes <= _SMALL_NBYTES]
+        self._large = [name for name in arrays if name not in self._small]
         self.is_replay = np.zeros(batch_unrolls, bool)
         self.versions = np.zeros(batch_unrolls, np.int64)
         self.slots: list[int] = []
@@ -62,12 +64,13 @@ class Staging:
         self._packed.clear()
         return self
 
-    def _copy(self, source: Rows, indices: np.ndarray, place: int, start: int) -> None:
+    def _copy(self, source: Unroll, indices: np.ndarray, place: int, start: int) -> None:
         here, there = place + indices, start + indices
+        to, arrays = self.rows.named(), source.named()
         for name in self._small:
-            self.rows[name][here] = source[name][there]
+            to[name][here] = arrays[name][there]
         for name in self._large:  # indexing with arrays would make a copy in between
-            staged, sent = self.rows[name], source[name]
+            staged, sent = to[name], arrays[name]
             for i, j in zip(here.tolist(), there.tolist(), strict=True):
                 staged[i] = sent[j]
 
@@ -105,51 +108,51 @@ class Intake:
         self._free.append(full)
         return batch, float(full.versions.mean())
 
-    def state(self) -> tuple[Rows, list[int]]:
+    def state(self) -> tuple[dict[str, np.ndarray], list[int]]:
         """The unrolls that wait for a full batch, and their slots."""
         waiting, count = self._staging.unpack(), len(self._staging.slots)
-        rows = {name: staged[:count].copy() for name, staged in waiting.rows.items()}
+        rows = {name: staged[:count].copy() for name, staged in waiting.rows.named().items()}
         rows |= {"is_replay": waiting.is_replay[:count].copy(), "version": waiting.versions[:count].copy()}
         return rows, list(waiting.slots)
 
-    def restore(self, rows: Rows, slots: Sequence[int]) -> None:
+    def restore(self, rows: Mapping[str, np.ndarray], slots: Sequence[int]) -> None:
         """Take up `state` again."""
         waiting = self._staging.unpack()
         waiting.slots = [int(slot) for slot in slots]
-        for name, staged in waiting.rows.items():
-            staged[: len(slots)] = rows[name]
+        for name, array in from_named(rows).named().items():
+            waiting.rows.named()[name][: len(slots)] = array
         waiting.is_replay[: len(slots)] = rows["is_replay"]
         waiting.versions[: len(slots)] = rows["version"]
 
 
-def make_batch(rows: Rows, is_replay: np.ndarray, layout: UnrollLayout, discount: float, reward_clip: str) -> Batch:
-    """Rows of unrolls, slot axis first, as the time-major batch that methods see. Makes a copy."""
-    stack = layout.spec.stack
-    reward = clip_reward(rows["reward"], reward_clip)
-    first = rows["first"][:, stack - 1 :]
-    last_action = np.concatenate([rows["last_action"][:, None], rows["action"]], axis=1)
-    last_reward = np.concatenate([clip_reward(rows["last_reward"], reward_clip)[:, None], reward], axis=1)
+def make_batch(rows: Unroll, is_replay: np.ndarray, layout: UnrollLayout, discount: float, reward_clip: str) -> Batch:
+    """Unroll of unrolls, slot axis first, as the time-major batch that methods see. Makes a copy."""
+    stack = layout.spec.observation.stack
+    reward = clip_reward(rows.reward, reward_clip)
+    first = rows.first[:, stack - 1 :]
+    last_action = np.concatenate([rows.last_action[:, None], rows.action], axis=1)
+    last_reward = np.concatenate([clip_reward(rows.last_reward, reward_clip)[:, None], reward], axis=1)
     return Batch(
         observation=_observations(rows, stack),
         first=_time_major(first),
-        last_action=_time_major(np.where(first, 0, last_action)),
+        last_action=_time_major(cleared(last_action, first)),
         last_reward=_time_major(np.where(first, np.float32(0), last_reward)),
-        core_state=torch.from_numpy(rows["core_state"].copy()),
-        action=_time_major(rows["action"]),
+        core_state=torch.from_numpy(rows.core_state.copy()),
+        action=_time_major(rows.action),
         reward=_time_major(reward),
-        discount=_time_major(np.where(rows["terminated"], np.float32(0), np.float32(discount))),
-        valid=_time_major(rows["valid"]),
-        mask=torch.from_numpy(rows["mask"].copy()),
-        behaviour_logits=_time_major(rows["logits"]),
-        behaviour_value=_time_major(rows["value"]),
+        discount=_time_major(np.where(rows.terminated, np.float32(0), np.float32(discount))),
+        valid=_time_major(rows.valid),
+        mask=torch.from_numpy(rows.mask.copy()),
+        behaviour_policy=_time_major(rows.policy),
+        behaviour_value=_time_major(rows.value),
         is_replay=torch.from_numpy(is_replay.copy()),
     )
 
 
-def _observations(rows: Rows, stack: int) -> torch.Tensor:
+def _observations(rows: Unroll, stack: int) -> torch.Tensor:
     if stack == 1:
-        return _time_major(rows["frames"])
-    return torch.from_numpy(stack_frames(rows["frames"], rows["first"], stack).swapaxes(0, 1))  # a copy already
+        return _time_major(rows.frames)
+    return torch.from_numpy(stack_frames(rows.frames, rows.first, stack).swapaxes(0, 1))  # a copy already
 
 
 def _time_major(array: np.ndarray) -> torch.Tensor:

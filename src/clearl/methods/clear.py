@@ -15,7 +15,7 @@ import torch
 from clearl.config import RunConfig
 from clearl.errors import ConfigError
 from clearl.methods.method import Method
-from clearl.nets.distribution import MaskedCategorical
+from clearl.nets.heads import Distribution
 from clearl.nets.network import PolicyNetwork, StepInput
 from clearl.types import Batch
 
@@ -71,12 +71,12 @@ def value_loss(values: Tensor, targets: Tensor) -> Tensor:
     return (values - targets.detach()).square()
 
 
-def entropy_loss(policy: MaskedCategorical) -> Tensor:
+def entropy_loss(policy: Distribution) -> Tensor:
     """L_entropy := sum_a pi(a|h_s) log pi(a|h_s)."""
     return -policy.entropy()
 
 
-def policy_cloning_loss(behaviour: MaskedCategorical, policy: MaskedCategorical) -> Tensor:
+def policy_cloning_loss(behaviour: Distribution, policy: Distribution) -> Tensor:
     """L_policy-cloning := sum_a mu(a|h_s) log(mu(a|h_s) / pi(a|h_s)), that is KL[mu || pi]."""
     return behaviour.kl(policy)
 
@@ -123,10 +123,10 @@ class Clear(Method):
     def losses(self, network: PolicyNetwork, batch: Batch) -> dict[str, Tensor]:
         """One forward pass over new and replay together, then the five terms, each summed over time and batch."""
         inputs = StepInput(batch.observation, batch.last_action, batch.last_reward, batch.first)
-        logits, all_values, _ = network.unroll(inputs, batch.core_state)
-        values, bootstrap_value = all_values[:-1], all_values[-1]
-        policy = MaskedCategorical(logits[:-1], batch.mask)
-        behaviour = MaskedCategorical(batch.behaviour_logits, batch.mask)
+        output = network.unroll(inputs, batch.core_state)
+        values, bootstrap_value = output.value[:-1], output.value[-1]
+        policy = network.head.distribution(output.policy[:-1], batch.mask)
+        behaviour = network.head.distribution(batch.behaviour_policy, batch.mask)
         log_probs = policy.log_prob(batch.action)
 
         # A step whose action an autoreset ignored ends the trace with its own value: the episode before it was cut by

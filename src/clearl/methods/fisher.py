@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from clearl.methods.fisher_memory import STEPS_PER_UNROLL, Windows
-from clearl.nets.distribution import MaskedCategorical
 from clearl.nets.network import PolicyNetwork, StepInput, as_module
 
 # More at a time would be no faster, and the patches of a deep net's convolutions take 4 MB a step.
@@ -31,7 +30,7 @@ def diagonal_fisher(network: PolicyNetwork, windows: Windows, rng: np.random.Gen
     order = np.argsort(rng.random((total, length)) - windows["valid"].cpu().numpy(), axis=1)[:, :STEPS_PER_UNROLL]
     position = torch.from_numpy(order).to(windows["valid"].device)
     valid = windows["valid"].gather(1, position)
-    uniform = torch.from_numpy(rng.random(order.shape, np.float32)).to(valid.device)
+    uniform = torch.from_numpy(rng.random((*order.shape, *network.head.uniform_shape), np.float32)).to(valid.device)
     draws = [windows[name] for name in (*StepInput._fields, "core_state", "mask")] + [position, valid, uniform]
 
     module = as_module(network)
@@ -83,7 +82,7 @@ def _by_layers(network: PolicyNetwork, *windows: Tensor) -> _Named:
     module = as_module(network)
     with _recorded(module) as calls:
         column = StepInput(*(part.transpose(0, 1) for part in inputs))  # [1, N, ...]
-        policy = MaskedCategorical(network.unroll(column, core_state).logits[0], mask)
+        policy = network.head.distribution(network.unroll(column, core_state).policy[0], mask)
     if sorted(call[0] for call in calls) != sorted(name for name, part in module.named_modules() if _is_plain(part)):
         return _by_steps(network, *windows)  # a layer was bypassed or used twice: its calls do not say its gradient
     log_probs = policy.log_prob(policy.sample(uniform.squeeze(1)))[valid.squeeze(1)]
@@ -134,7 +133,7 @@ def _by_steps(network: PolicyNetwork, *windows: Tensor) -> _Named:
     sums = {name: torch.zeros_like(p) for name, p in parameters.items()}
     for *inputs, core_state, mask, position, valid, uniform in zip(*windows, strict=True):
         column = StepInput(*(part.unsqueeze(1) for part in inputs))  # [L, 1, ...]
-        policy = MaskedCategorical(network.unroll(column, core_state.unsqueeze(0)).logits[position, 0], mask)
+        policy = network.head.distribution(network.unroll(column, core_state.unsqueeze(0)).policy[position, 0], mask)
         for log_prob in policy.log_prob(policy.sample(uniform))[valid]:
             grads = torch.autograd.grad(log_prob, list(parameters.values()), retain_graph=True, allow_unused=True)
             for total, grad in zip(sums.values(), grads, strict=True):

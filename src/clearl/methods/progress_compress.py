@@ -20,7 +20,6 @@ from clearl.methods.anchors import OnlineAnchor, select
 from clearl.methods.consolidation import Consolidation
 from clearl.methods.ewc import check_gamma, check_wrapped
 from clearl.methods.method import Method, Wrapper
-from clearl.nets.distribution import MaskedCategorical
 from clearl.nets.network import ActorCritic, PolicyNetwork, StepInput
 from clearl.nets.two_columns import ACTIVE, KNOWLEDGE_BASE, TwoColumns
 from clearl.seeding import derive
@@ -129,7 +128,8 @@ class ProgressCompress(Wrapper):
         inputs = StepInput(batch.observation, batch.last_action, batch.last_reward, batch.first)
         active, knowledge = columns.unroll_both(inputs, batch.core_state)
         teacher, pupil = (
-            MaskedCategorical(output.logits[:-1] / self.temperature, batch.mask) for output in (active, knowledge)
+            columns.head.distribution(output.policy[:-1], batch.mask).softened(self.temperature)
+            for output in (active, knowledge)
         )
         # Soft targets have gradients smaller by the temperature squared (Hinton 2015).
         divergence = self.temperature**2 * teacher.kl(pupil)

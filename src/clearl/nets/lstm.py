@@ -10,14 +10,14 @@ from torch.nn import functional
 
 
 class LstmCore(nn.Module):
-    """An LSTM over features, the last action (one-hot) and the last clipped reward; its state is one flat row."""
+    """An LSTM over features, the last action as its head embeds it, and the last reward; its state is one flat row."""
 
-    def __init__(self, feature_size: int, num_actions: int, size: int) -> None:
+    def __init__(self, feature_size: int, action_size: int, size: int) -> None:
         super().__init__()
-        self.num_actions, self.size = num_actions, size
+        self.size = size
         self.state_size = 2 * size
         # Gates stand in the order input, forget, output, candidate: the three sigmoids are one slice.
-        self.weight_input = nn.Parameter(torch.empty(4 * size, feature_size + num_actions + 1))
+        self.weight_input = nn.Parameter(torch.empty(4 * size, feature_size + action_size + 1))
         self.weight_hidden = nn.Parameter(torch.empty(4 * size, size))
         self.bias = nn.Parameter(torch.empty(4 * size))
 
@@ -33,9 +33,8 @@ class LstmCore(nn.Module):
     def forward(
         self, features: Tensor, last_action: Tensor, last_reward: Tensor, first: Tensor, state: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """features [T, B, F], the rest [T, B], state [B, 2H] before the first step -> (outputs [T, B, H], state)."""
-        one_hot = last_action.unsqueeze(-1) == torch.arange(self.num_actions, device=last_action.device)
-        inputs = torch.cat([features, one_hot.to(features.dtype), last_reward.to(features.dtype).unsqueeze(-1)], -1)
+        """features [T, B, F], last_action [T, B, action_size], state [B, 2H] -> (outputs [T, B, H], state)."""
+        inputs = torch.cat([features, last_action.to(features.dtype), last_reward.to(features.dtype).unsqueeze(-1)], -1)
         gates = functional.linear(inputs, self.weight_input, self.bias).float()
         keep = (~first).to(gates.dtype).unsqueeze(-1)
         hidden, cell = state.to(gates.dtype).chunk(2, -1)

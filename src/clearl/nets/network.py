@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from clearl.errors import ConfigError
+from clearl.nets.heads import make_head
+from clearl.nets.heads.head import Head
 from clearl.nets.lstm import LstmCore
-from clearl.nets.torsos import Torso, build_torso
+from clearl.nets.torsos import PlainTorso, Torso, build_torso
 from clearl.seeding import derive
-from clearl.types import EnvSpec
+from clearl.spaces import TaskSpec
 
 
 class StepInput(NamedTuple):
     """What a network sees; leading axes [B] for one step or [T, B] for an unroll."""
 
     observation: torch.Tensor  # [..., *observation_shape] uint8, bool or float32
-    last_action: torch.Tensor  # [...] int64
+    last_action: torch.Tensor  # [..., *action_shape]
     last_reward: torch.Tensor  # [...] float32, clipped
     first: torch.Tensor  # [...] bool: the recurrent state is reset before this step
 
+    def map(self, change: Callable[[torch.Tensor], torch.Tensor]) -> StepInput:
+        """The same input with every tensor changed in the same way."""
+        return StepInput(*map(change, self))
+
 
 class StepOutput(NamedTuple):
-    logits: torch.Tensor  # [..., A], unmasked
+    policy: torch.Tensor  # [..., policy_size], unmasked; `PolicyNetwork.head` makes distributions of it
     value: torch.Tensor  # [...]
     state: torch.Tensor  # [B, core_size]
 
@@ -34,6 +41,11 @@ class PolicyNetwork(Protocol):
 
     core_size: int
     """Floats of recurrent state a slot carries; 0 without a memory."""
+
+    @property
+    def head(self) -> Head:
+        """Makes distributions and actions of the policies that it gives."""
+        ...
 
     def act(self, inputs: StepInput, state: torch.Tensor, *, column: str = "act") -> StepOutput:
         """One step: inputs [B, ...], state [B, core_size]. `column` is "act" or "evaluate"."""
@@ -57,17 +69,17 @@ def as_module(network: PolicyNetwork) -> nn.Module:
 class ActorCritic(nn.Module):
     """Torso, perhaps an LSTM core, a linear policy and a linear value. Without a core, only the observation counts."""
 
-    def __init__(self, torso: Torso, core: LstmCore | None, num_actions: int) -> None:
+    def __init__(self, torso: Torso | PlainTorso, core: LstmCore | None, head: Head) -> None:
         super().__init__()
-        self.torso, self.core = torso, core
+        self.torso, self.core, self.head = torso, core, head
         self.core_size = core.state_size if core else 0
         self.feature_size = core.size if core else torso.out_size
-        self.policy = nn.Linear(self.feature_size, num_actions)
+        self.policy = nn.Linear(self.feature_size, head.raw_size)
         self.value = nn.Linear(self.feature_size, 1)
         self._columns: tuple[Tensor, Tensor] | None = None
 
-    def keep_columns(self) -> None:
-        """As `Dense.keep_columns`, and both heads in one: a product of so few rows is mostly the call."""
+    def prepare_acting(self) -> None:
+        """As `Dense.prepare_acting`, and both heads in one: a product of so few rows is mostly the call."""
         with torch.no_grad():
             weight = torch.cat([self.policy.weight, self.value.weight]).t().contiguous()
             self._columns = torch.cat([self.policy.bias, self.value.bias]), weight
@@ -80,33 +92,31 @@ class ActorCritic(nn.Module):
                 return self._heads(features, state)
             bias, weight = self._columns
             both = torch.addmm(bias, features, weight)
-            return StepOutput(both[:, :-1], both[:, -1], state)
-        output = self.unroll(StepInput(*(part.unsqueeze(0) for part in inputs)), state)
-        return StepOutput(output.logits[0], output.value[0], output.state)
+            return StepOutput(self.head.policy(both[:, :-1]), both[:, -1], state)
+        output = self.unroll(inputs.map(lambda part: part.unsqueeze(0)), state)
+        return StepOutput(output.policy[0], output.value[0], output.state)
 
     def unroll(self, inputs: StepInput, state: Tensor) -> StepOutput:
         return self._heads(*self.remember(self.torso(inputs.observation.flatten(0, 1)), inputs, state))
 
     def _heads(self, features: Tensor, state: Tensor) -> StepOutput:
         # Under autocast the heads answer in bfloat16, which is too coarse for log-probabilities and targets.
-        return StepOutput(self.policy(features).float(), self.value(features).squeeze(-1).float(), state)
+        policy = self.head.policy(self.policy(features).float())
+        return StepOutput(policy, self.value(features).squeeze(-1).float(), state)
 
     def remember(self, features: Tensor, inputs: StepInput, state: Tensor) -> tuple[Tensor, Tensor]:
         """The torso's features [T*B, F] through the core, if there is one: ([T, B, feature_size], state)."""
         features = features.unflatten(0, inputs.first.shape)
         if self.core is None:
             return features, state
-        return self.core(features, inputs.last_action, inputs.last_reward, inputs.first, state)
+        return self.core(features, self.head.embed(inputs.last_action), inputs.last_reward, inputs.first, state)
 
     def evaluated_column(self) -> str:
         return ""
 
     def initialise(self, seed: int) -> None:
         """Fresh parameters that depend on `seed` only."""
-        generator = initialise(self, seed)
-        with torch.no_grad():
-            # Near-zero logits: the first policy is uniform over whatever actions the task has.
-            self.policy.weight.uniform_(-1, 1, generator=generator).mul_(0.01 / self.feature_size**0.5)
+        self.head.initialise(self.policy, initialise(self, seed))
 
 
 def initialise(module: nn.Module, seed: int) -> torch.Generator:
@@ -123,14 +133,14 @@ def initialise(module: nn.Module, seed: int) -> torch.Generator:
     return generator
 
 
-def build_network(spec: EnvSpec, *, torso: str, lstm: bool, lstm_size: int, seed: int) -> ActorCritic:
+def build_network(spec: TaskSpec, *, torso: str, lstm: bool, lstm_size: int, seed: int) -> ActorCritic:
     """A network for environments of this spec, initialised from `seed`; torch's global random state is left alone."""
     if lstm and lstm_size < 1:
         raise ConfigError(f"lstm_size must be at least 1, got {lstm_size}")
     # Constructing layers draws numbers that `initialise` replaces.
     with torch.random.fork_rng(devices=[]):
-        body = build_torso(torso, spec.observation_shape)
-        core = LstmCore(body.out_size, spec.num_actions, lstm_size) if lstm else None
-        network = ActorCritic(body, core, spec.num_actions)
+        body, head = build_torso(torso, spec.observation.shapes[""]), make_head(spec.action)
+        core = LstmCore(body.out_size, head.embedding_size, lstm_size) if lstm else None
+        network = ActorCritic(body, core, head)
     network.initialise(derive(seed, "network"))
     return network

@@ -101,7 +101,7 @@ class Dense(nn.Module):
         total = self._linear(hidden.relu() if self.relu_first else hidden)
         return _relu(total if lateral is None else total + lateral)
 
-    def keep_columns(self) -> None:
+    def prepare_acting(self) -> None:
         """Take the weights as they are now for acting; to be called after every change of a network that only acts.
 
         For a few rows the product takes a quarter of the time if the weights lie [in, out].
@@ -190,6 +190,23 @@ class Torso(nn.Module):
         return self.activations(self.prepare(observation))[-1]
 
 
+class PlainTorso(nn.Module):
+    """A module of a user's own, from observations as float32, bytes scaled to [0, 1], to features [N, out_size]."""
+
+    def __init__(self, name: str, body: nn.Module) -> None:
+        super().__init__()
+        if type(getattr(body, "out_size", None)) is not int:
+            raise ConfigError(
+                f"torso {name!r} is a {type(body).__name__} without out_size; set self.out_size in its constructor to "
+                "the number of features that it gives"
+            )
+        self.body, self.out_size = body, cast(int, body.out_size)
+
+    def forward(self, observation: Tensor) -> Tensor:
+        as_float = observation.float()
+        return self.body(as_float.mul_(1 / 255) if observation.dtype == torch.uint8 else as_float)
+
+
 def mlp(shape: Shape) -> list[nn.Module]:
     """Two layers of 128, over any observation."""
     return [Dense(shape, 128), Dense((128,), 128)]
@@ -242,13 +259,17 @@ def _check_image(name: str, shape: Shape, least: int) -> None:
         )
 
 
-TORSOS: Registry[Callable[[Shape], list[nn.Module]]] = Registry(
+TORSOS: Registry[Callable[[Shape], Sequence[nn.Module] | nn.Module]] = Registry(
     "torso",
     {name: f"clearl.nets.torsos:{name}" for name in ("mlp", "minatar", "nature", "impala_shallow", "impala_deep")},
     group="clearl.torsos",
 )
 
 
-def build_torso(name: str, observation_shape: Shape) -> Torso:
-    """The torso called `name` for observations of that shape, not yet initialised from a seed."""
-    return Torso(observation_shape, TORSOS.get(name)(observation_shape))
+def build_torso(name: str, observation_shape: Shape) -> Torso | PlainTorso:
+    """The torso called `name` for observations of that shape, not yet initialised from a seed.
+
+    What is registered makes a list of stages, or a module of its own that has `out_size`.
+    """
+    built = TORSOS.get(name)(observation_shape)
+    return PlainTorso(name, built) if isinstance(built, nn.Module) else Torso(observation_shape, built)

@@ -8,7 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from clearl.errors import ConfigError
+from clearl.nets.heads import Head
 from clearl.nets.network import ActorCritic, StepInput, StepOutput, initialise
+from clearl.nets.torsos import Torso
 from clearl.seeding import derive
 
 ACTIVE, KNOWLEDGE_BASE = "active", "knowledge_base"
@@ -63,6 +66,11 @@ class TwoColumns(nn.Module):
         self._initialise_adaptors(derive(seed, "adaptors"))
         self.train_column(ACTIVE)
 
+    @property
+    def head(self) -> Head:
+        """The active column's; both columns make the same of a policy."""
+        return self.active.head
+
     def train_column(self, column: str) -> None:
         """Only the parameters of `column` get gradients from now on; the adaptors belong to the active column."""
         for name, part in self.named_children():
@@ -82,14 +90,14 @@ class TwoColumns(nn.Module):
         self.compressed.fill_(1)
 
     def act(self, inputs: StepInput, state: Tensor, *, column: str = "act") -> StepOutput:
-        steps = StepInput(*(part.unsqueeze(0) for part in inputs))
+        steps = inputs.map(lambda part: part.unsqueeze(0))
         unroll = self._unroll_knowledge_base if column == "evaluate" and bool(self.compressed) else self.unroll
         output = unroll(steps, state)
-        return StepOutput(output.logits[0], output.value[0], output.state)
+        return StepOutput(output.policy[0], output.value[0], output.state)
 
     def unroll(self, inputs: StepInput, state: Tensor) -> StepOutput:
         """The active column; no gradient reaches the knowledge base."""
-        prepared = self.active.torso.prepare(inputs.observation.flatten(0, 1))
+        prepared = _torso(self.active).prepare(inputs.observation.flatten(0, 1))
         # Without a memory the knowledge base has no state to carry on, and until it is connected nobody asks it.
         if not bool(self.connected) and not self.core_size:
             return self._active(prepared, inputs, state, None)
@@ -99,7 +107,7 @@ class TwoColumns(nn.Module):
 
     def unroll_both(self, inputs: StepInput, state: Tensor) -> tuple[StepOutput, StepOutput]:
         """The active column without gradients, and the knowledge base with them."""
-        prepared = self.active.torso.prepare(inputs.observation.flatten(0, 1))
+        prepared = _torso(self.active).prepare(inputs.observation.flatten(0, 1))
         knowledge = self._know(prepared, inputs, self.knowledge_state(state))
         with torch.no_grad():
             active = self._active(prepared, inputs, state, knowledge)
@@ -113,35 +121,35 @@ class TwoColumns(nn.Module):
         return state[:, self.active.core_size :]
 
     def _unroll_knowledge_base(self, inputs: StepInput, state: Tensor) -> StepOutput:
-        prepared = self.knowledge_base.torso.prepare(inputs.observation.flatten(0, 1))
+        prepared = _torso(self.knowledge_base).prepare(inputs.observation.flatten(0, 1))
         knowledge = self._know(prepared, inputs, self.knowledge_state(state))
         unused = state[:, : self.active.core_size]
         return self._answer(knowledge, torch.cat([unused, knowledge.state], 1))
 
     def _know(self, prepared: Tensor, inputs: StepInput, state: Tensor) -> Knowledge:
-        activations = self.knowledge_base.torso.activations(prepared)
+        activations = _torso(self.knowledge_base).activations(prepared)
         return Knowledge(activations, *self.knowledge_base.remember(activations[-1], inputs, state))
 
     def _answer(self, knowledge: Knowledge, state: Tensor) -> StepOutput:
-        logits = self.knowledge_base.policy(knowledge.features).float()
+        policy = self.knowledge_base.head.policy(self.knowledge_base.policy(knowledge.features).float())
         # What is compressed is a policy. Its value head is never trained, so it must not be mistaken for an answer.
-        return StepOutput(logits, torch.full_like(logits[..., 0], torch.nan), state)
+        return StepOutput(policy, torch.full_like(policy[..., 0], torch.nan), state)
 
     def _active(self, prepared: Tensor, inputs: StepInput, state: Tensor, knowledge: Knowledge | None) -> StepOutput:
-        laterals: list[Tensor | None] = [None] * len(self.active.torso.stages)
+        laterals: list[Tensor | None] = [None] * len(_torso(self.active).stages)
         joined = knowledge if bool(self.connected) else None
         if joined is not None:
             outputs = zip(self.adaptors, joined.activations[:-1], strict=True)
             laterals = [None, *(adaptor(output) for adaptor, output in outputs)]
-        features = self.active.torso.activations(prepared, laterals)[-1]
+        features = _torso(self.active).activations(prepared, laterals)[-1]
         features, end = self.active.remember(features, inputs, state[:, : self.active.core_size])
-        logits, value = self.active.policy(features), self.active.value(features)
+        raw, value = self.active.policy(features), self.active.value(features)
         if joined is not None:
-            logits = logits + self.policy_adaptor(joined.features)
+            raw = raw + self.policy_adaptor(joined.features)
             value = value + self.value_adaptor(joined.features)
         if knowledge is not None:
             end = torch.cat([end, knowledge.state], 1)
-        return StepOutput(logits.float(), value.squeeze(-1).float(), end)
+        return StepOutput(self.active.head.policy(raw.float()), value.squeeze(-1).float(), end)
 
     def _initialise_adaptors(self, seed: int) -> None:
         for index, adaptor in enumerate(part for part in self.modules() if isinstance(part, Adaptor)):
@@ -149,10 +157,16 @@ class TwoColumns(nn.Module):
             nn.init.uniform_(adaptor.gate, 0.0, 0.1, generator=generator)  # Schwarz 2018
 
 
+def _torso(column: ActorCritic) -> Torso:
+    if not isinstance(column.torso, Torso):
+        raise ConfigError("Progress & Compress joins the stages of two torsos: register a function that gives a list")
+    return column.torso
+
+
 def _torso_adaptors(column: ActorCritic) -> list[Adaptor]:
     """One into every stage but the first, which sees what the knowledge base sees."""
     adaptors = []
-    for before, stage in pairwise(column.torso.chain):
+    for before, stage in pairwise(_torso(column).chain):
         narrow = max(1, before.out_shape[0] // 2)
         adaptors.append(Adaptor(before.out_shape, narrow, stage.lateral(narrow), stage.out_shape[0]))
     return adaptors

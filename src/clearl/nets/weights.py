@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Protocol, runtime_checkable
+
 import numpy as np
 import torch
 
-from clearl.nets.network import ActorCritic, PolicyNetwork, as_module
-from clearl.nets.torsos import Dense
+from clearl.nets.network import PolicyNetwork, as_module
+
+
+@runtime_checkable
+class PreparesActing(Protocol):
+    """A layer that keeps its weights in another form for acting, where only a few rows are multiplied at a time."""
+
+    def prepare_acting(self) -> None:
+        """Take the weights as they are now; called after every change of a network that only acts."""
+        ...
 
 
 class FlatWeights:
@@ -14,8 +24,7 @@ class FlatWeights:
 
     def __init__(self, network: PolicyNetwork) -> None:
         self._tensors = [tensor.detach() for tensor in as_module(network).state_dict(keep_vars=True).values()]
-        parts = as_module(network).modules()
-        self._keep_columns = [part.keep_columns for part in parts if isinstance(part, ActorCritic | Dense)]
+        self._prepared = [part for part in as_module(network).modules() if isinstance(part, PreparesActing)]
         self._sizes = [tensor.numel() for tensor in self._tensors]
         self.size = sum(self._sizes)
 
@@ -30,5 +39,5 @@ class FlatWeights:
         """Vector -> network, in place. From then on the network acts, and must not change in another way."""
         for tensor, part in zip(self._tensors, torch.from_numpy(flat).split(self._sizes), strict=True):
             tensor.copy_(part.view(tensor.shape))
-        for keep in self._keep_columns:
-            keep()
+        for part in self._prepared:
+            part.prepare_acting()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -11,7 +11,7 @@ import numpy as np
 import zstandard
 
 from clearl.errors import ConfigError, CorruptFileError
-from clearl.types import Payload, Rows, UnrollLayout
+from clearl.unroll import Payload, Unroll, UnrollLayout
 
 _VERSION = 1
 _HEADER = struct.Struct("<BI")  # version, bytes of the unroll before compression
@@ -80,31 +80,33 @@ class Codec:
         head = zstandard.frame_header_size(sample)
         self._beginning = _HEADER.pack(_VERSION, self.raw_nbytes) + sample[:head]
 
-    def encode(self, row: Rows) -> bytes:
+    def encode(self, row: Unroll) -> bytes:
         """One unroll, its fields without a slot axis, as a payload."""
-        (payload,) = self.encode_each({name: array[None] for name, array in row.items()}, [0])
+        (payload,) = self.encode_each(row[None], [0])
         return payload
 
-    def encode_each(self, rows: Rows, indices: Sequence[int]) -> Iterator[bytes]:
+    def encode_each(self, rows: Unroll, indices: Sequence[int]) -> Iterator[bytes]:
         """The payloads of the unrolls in `rows` at `indices`, in that order."""
-        self._check(rows)
+        arrays = rows.named()
+        self._check(arrays)
         head = _HEADER.pack(_VERSION, self.raw_nbytes)
         for some in self._chunks(indices):
             places, packed = _places(some), self._scratch[: len(some)]
             for part in self._parts:
-                values = rows[part.name][places]
+                values = arrays[part.name][places]
                 packed[part.name] = np.packbits(values.reshape(len(some), -1), axis=1) if part.bits else values
             for start in range(0, len(some) * self.raw_nbytes, self.raw_nbytes):
                 yield head + self._compressor.compress(self._scratch_bytes[start : start + self.raw_nbytes])
 
-    def decode(self, payload: Payload) -> Rows:
+    def decode(self, payload: Payload) -> Unroll:
         """The unroll in `payload`, in new arrays."""
         rows = self.layout.empty(1)
         self.decode_each([payload], rows, [0])
-        return {name: array[0] for name, array in rows.items()}
+        return rows[0]
 
-    def decode_each(self, payloads: Sequence[Payload], rows: Rows, indices: Sequence[int]) -> None:
+    def decode_each(self, payloads: Sequence[Payload], rows: Unroll, indices: Sequence[int]) -> None:
         """The unrolls in `payloads`, written to `rows` at `indices`."""
+        arrays = rows.named()
         for some, many in zip(self._chunks(indices), self._chunks(payloads), strict=True):
             places = _places(some)
             packed = np.frombuffer(b"".join([self._decompress(payload) for payload in many]), self._dtype)
@@ -113,7 +115,7 @@ class Codec:
                 if part.bits:
                     bools = np.unpackbits(values, axis=1, count=part.bits).view(np.bool_)
                     values = bools.reshape(len(some), *part.shape)
-                rows[part.name][places] = values
+                arrays[part.name][places] = values
 
     def check(self, payload: Payload) -> Payload:
         """The same payload, or an error if it is not one of this layout; what is compressed is not looked at."""
@@ -142,9 +144,9 @@ class Codec:
         except zstandard.ZstdError as error:
             raise CorruptFileError(f"a replay payload cannot be decompressed: {error}") from error
 
-    def _check(self, rows: Rows) -> None:
+    def _check(self, arrays: Mapping[str, np.ndarray]) -> None:
         for part in self._parts:
-            array = rows[part.name]
+            array = arrays[part.name]
             if array.shape[1:] != part.shape or array.dtype != part.dtype:
                 raise ConfigError(
                     f"the unroll's field {part.name!r} is {array.dtype}{array.shape[1:]}, its layout says "

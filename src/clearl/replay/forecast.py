@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +13,8 @@ import numpy as np
 from clearl.errors import ConfigError
 from clearl.replay.codec import Codec
 from clearl.replay.framing import HEADER_NBYTES
-from clearl.types import Rows, UnrollLayout, row
+from clearl.spaces import PartSpec
+from clearl.unroll import Unroll, UnrollLayout
 
 StoreKind = Literal["ram", "disk"]
 
@@ -36,24 +38,30 @@ class Forecast:
 
 def cautious_unroll_nbytes(layout: UnrollLayout) -> float:
     """Bytes of an encoded unroll that few tasks exceed; used where none could be measured."""
-    spec, frames = layout.spec, layout.fields["frames"].nbytes
-    rest = layout.nbytes - frames
-    if spec.frame_dtype == "float32" or len(spec.frame_shape) < 3:
-        return frames + rest
-    if spec.frame_dtype == "bool":
-        return frames / 8 / 2 + rest
+    observation, frames = layout.spec.observation, layout.fields["frames"]
+    saved = sum(_saved_nbytes(part) for part in observation.parts.values()) if observation.is_single else 0.0
+    return layout.nbytes - saved * frames.shape[0]
+
+
+def _saved_nbytes(part: PartSpec) -> float:
+    """Bytes of one frame that compression takes away at the least."""
+    nbytes = prod(part.shape) * np.dtype(part.dtype).itemsize
+    if part.dtype == "float32" or not part.is_image:
+        return 0.0
+    if part.dtype == "bool":
+        return nbytes - nbytes / 8 / 2
     # Grey Atari at 84x84: 33 on average, 7.4 in the worst of the paper's six games. Rendered colour is far noisier.
-    return frames / (6 if spec.frame_shape[0] == 1 else 2) + rest
+    return nbytes - nbytes / (6 if part.shape[0] == 1 else 2)
 
 
-def measured_unroll_nbytes(layout: UnrollLayout, sample: Rows) -> float:
+def measured_unroll_nbytes(layout: UnrollLayout, sample: Unroll) -> float:
     """Mean bytes of the unrolls in `sample`, slot axis first, when they are encoded."""
-    codec, count = Codec(layout), len(sample["action"])
-    return float(np.mean([len(codec.encode(row(sample, index))) for index in range(count)]))
+    codec, count = Codec(layout), len(sample.action)
+    return float(np.mean([len(codec.encode(sample[index])) for index in range(count)]))
 
 
 def forecast_bytes(
-    layout: UnrollLayout, capacity_frames: int, *, waste_share: float = 0.5, sample: Rows | None = None
+    layout: UnrollLayout, capacity_frames: int, *, waste_share: float = 0.5, sample: Unroll | None = None
 ) -> Forecast:
     """What `capacity_frames` environment frames need; from `sample` unrolls where given."""
     unrolls = max(1, -(-capacity_frames // layout.frames))
@@ -76,7 +84,7 @@ def choose_store(
     capacity_frames: int,
     directory: Path,
     waste_share: float = 0.5,
-    sample: Rows | None = None,
+    sample: Unroll | None = None,
     free_ram: int | None = None,
     free_disk: int | None = None,
 ) -> tuple[StoreKind, str]:

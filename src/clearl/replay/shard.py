@@ -12,7 +12,7 @@ from clearl.replay.framing import HEADER_NBYTES, ShardKey, open_record, pack_rec
 from clearl.replay.reservoir import Reservoir
 from clearl.replay.store import Store
 from clearl.seeding import derive, unroll_number
-from clearl.types import Payload, Rows
+from clearl.unroll import Payload, Unroll
 
 _DRAWS_BEFORE_SEARCH = 32
 
@@ -84,12 +84,12 @@ class ReplayShard:
         present = self._store.present(self._reservoir.held)
         return np.sort(self._reservoir.sequences[present])
 
-    def insert(self, row: Rows) -> int:
+    def insert(self, row: Unroll) -> int:
         """Offer one unroll, its fields without a slot axis; its sequence number. It is written before it counts."""
-        insert_each([self], {name: array[None] for name, array in row.items()})
+        insert_each([self], row[None])
         return self.next_sequence - 1
 
-    def sample(self) -> Rows | None:
+    def sample(self) -> Unroll | None:
         """A past unroll, each with the same chance; None while there is none."""
         payload = self.draw()
         return None if payload is None else self.codec.decode(payload)
@@ -178,7 +178,7 @@ class ReplayShard:
         return unroll_number(stream, self._draws) * bound >> 64
 
 
-def insert_each(shards: Sequence[ReplayShard], rows: Rows) -> None:
+def insert_each(shards: Sequence[ReplayShard], rows: Unroll) -> None:
     """Offer each shard its unroll of `rows`; see `ReplayShard.insert`."""
     if not shards:
         return

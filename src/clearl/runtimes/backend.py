@@ -9,7 +9,7 @@ import numpy as np
 
 from clearl.nets.network import PolicyNetwork
 from clearl.runtimes.messages import Message, Setup
-from clearl.types import Payload, Rows, UnrollLayout
+from clearl.unroll import Payload, Unroll, UnrollLayout
 
 Wake = Callable[[], None]
 
@@ -17,7 +17,7 @@ Wake = Callable[[], None]
 class Pairs(Protocol):
     """Where the pairs of one worker can be read; what was reported stays there whatever happens to the worker."""
 
-    new: Rows
+    new: Unroll
 
     @property
     def replay(self) -> Sequence[Payload | None]: ...
@@ -121,7 +121,7 @@ class Weights(Protocol):
 class OwnPairs(Protocol):
     """Where a worker puts its pairs: it fills `new` in place."""
 
-    new: Rows
+    new: Unroll
     sequences: np.ndarray
     """[slots] int64: unrolls of each slot up to the one in `new`, as it was reported; 0 while that is being made."""
 

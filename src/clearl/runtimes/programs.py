@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from clearl.acting.worker import Worker
+from clearl.nets.heads import Head
 from clearl.nets.network import PolicyNetwork, StepInput, StepOutput
 from clearl.registry import load_entry
 from clearl.runtimes.backend import Link, Outlet, OwnPairs, Places
@@ -31,7 +32,7 @@ from clearl.runtimes.messages import (
 )
 from clearl.runtimes.runtime import Parts
 from clearl.tasks.suite import Envs, Suite
-from clearl.types import EnvStep, row
+from clearl.types import EnvStep
 
 _ALIVE_EVERY_S = 0.5
 _NICENESS = 5  # of evaluators: training goes first
@@ -120,6 +121,10 @@ class TimedNetwork:
     def __init__(self, network: PolicyNetwork, watch: Stopwatch, tick: Callable[[], None]) -> None:
         self.core_size = network.core_size
         self._network, self._watch, self._tick = network, watch, tick
+
+    @property
+    def head(self) -> Head:
+        return self._network.head
 
     def act(self, inputs: StepInput, state: Any, *, column: str = "act") -> StepOutput:
         self._tick()
@@ -240,7 +245,7 @@ def _restore(worker: Worker, setup: Setup, pairs: OwnPairs) -> tuple[int, ...]:
         there = shard.recovered_next_sequence()
         if there < sequence == pairs.sequences[index]:  # reported, but perhaps not inserted any more
             shard.restore(sequence - 1)
-            shard.insert(row(pairs.new, index))
+            shard.insert(pairs.new[index])
         else:
             shard.restore(max(sequence, there) if setup.keeps_later else sequence)
         reached.append(shard.next_sequence)

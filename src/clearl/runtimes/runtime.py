@@ -20,7 +20,7 @@ from clearl.runtimes.recorder import Recorder, RowListener
 from clearl.storage.checkpoints import CheckpointStore
 from clearl.tasks.plan import Plan
 from clearl.tasks.schedule import PlanCursor
-from clearl.types import UnrollLayout
+from clearl.unroll import UnrollLayout
 
 
 class Parts(Protocol):

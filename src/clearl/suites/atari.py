@@ -12,9 +12,10 @@ import numpy as np
 from clearl.config import RunConfig
 from clearl.errors import MissingExtraError, UnknownNameError
 from clearl.seeding import derive
+from clearl.spaces import discrete_spec
 from clearl.tasks.autoreset import NextStepAutoreset
 from clearl.tasks.spaces import draw_frame
-from clearl.types import EnvSpec, EnvStep
+from clearl.types import EnvStep
 
 NUM_ACTIONS = 18
 SIZE = 84
@@ -40,7 +41,7 @@ class AtariSuite:
         self.tasks = tuple(tasks)
         _check_roms(self.tasks)
         grey = config.grayscale is not False
-        self.spec = EnvSpec(
+        self.spec = discrete_spec(
             frame_shape=(1 if grey else 3, SIZE, SIZE),
             frame_dtype="uint8",
             num_actions=NUM_ACTIONS,
@@ -66,7 +67,7 @@ class AtariSuite:
             num_threads=min(self._threads, num_envs),
             repeat_action_probability=self._sticky,
             full_action_space=True,
-            grayscale=self.spec.frame_shape[0] == 1,
+            grayscale=self.spec.observation.frame_shape[0] == 1,
             stack_num=1,  # frames are stored once and stacked on the way to the network
             frameskip=self.spec.frames_per_step,
             maxpool=self.spec.frames_per_step > 1,

@@ -15,9 +15,9 @@ import numpy as np
 from clearl.config import RunConfig
 from clearl.errors import MissingExtraError, UnknownNameError
 from clearl.seeding import generator
+from clearl.spaces import discrete_spec
 from clearl.tasks.loop import LoopEnvs
 from clearl.tasks.spaces import FrameFormat, FrameWriter, draw_frame
-from clearl.types import EnvSpec
 
 HEIGHT, WIDTH = 72, 96
 PIXEL_SCALE = 4
@@ -65,7 +65,7 @@ class DmLabSuite:
         if importlib.util.find_spec("deepmind_lab") is None:
             raise MissingExtraError("suite dmlab", "deepmind_lab", HOW_TO_GET_IT)
         self.tasks = tuple(tasks)
-        self.spec = EnvSpec(
+        self.spec = discrete_spec(
             frame_shape=FORMAT.frame_shape,
             frame_dtype="uint8",
             num_actions=len(ACTIONS),

@@ -10,10 +10,10 @@ import numpy as np
 
 from clearl.config import RunConfig
 from clearl.errors import MissingExtraError
+from clearl.spaces import PartDtype, discrete_spec
 from clearl.tasks.loop import LoopEnvs
 from clearl.tasks.single import make_env
 from clearl.tasks.spaces import FrameFormat, FrameWriter, common_format, draw_frame, frame_format, num_actions
-from clearl.types import EnvSpec
 
 
 class GymnasiumSuite:
@@ -37,22 +37,23 @@ class GymnasiumSuite:
             self._formats[task] = frame_format(task, env.observation_space)
             self._actions[task] = num_actions(task, env.action_space)
             env.close()
-        shape, dtype = common_format(self._formats)
-        self.spec = EnvSpec(
-            shape, dtype, max(self._actions.values()), stack=config.frame_stack or 1, frames_per_step=self._repeat
+        self._dtype: PartDtype
+        shape, self._dtype = common_format(self._formats)
+        self.spec = discrete_spec(
+            shape, self._dtype, max(self._actions.values()), stack=config.frame_stack or 1, frames_per_step=self._repeat
         )
 
     def mask(self, task: str) -> np.ndarray:
-        return np.arange(self.spec.num_actions) < self._actions[task]
+        return np.arange(self.spec.action.mask_size) < self._actions[task]
 
     def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> LoopEnvs:
         return LoopEnvs(
             task,
             [_Controls(self._wrapped(task), self._repeat) for _ in range(num_envs)],
             seed=seed,
-            frame_shape=self.spec.frame_shape,
-            frame_dtype=self.spec.frame_dtype,
-            write_frame=FrameWriter(self._formats[task], self.spec.frame_dtype).write,
+            frame_shape=self.spec.observation.frame_shape,
+            frame_dtype=self._dtype,
+            write_frame=FrameWriter(self._formats[task], self._dtype).write,
         )
 
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,14 +12,15 @@ import numpy as np
 from clearl.config import RunConfig
 from clearl.errors import ConfigError, UnknownNameError
 from clearl.seeding import derive, generator
+from clearl.spaces import discrete_spec
 from clearl.suites.minatar_games import find_game, package_path
-from clearl.types import EnvSpec, EnvStep
+from clearl.types import EnvStep
 
 NUM_ACTIONS = 6
 SIZE = 10
 LEFT, RIGHT = 1, 3
 CHANNELS = {"breakout": 4, "space_invaders": 6, "asterix": 4, "seaquest": 10, "freeway": 7}
-SPEC = EnvSpec(frame_shape=(SIZE, SIZE, SIZE), frame_dtype="bool", num_actions=NUM_ACTIONS)
+SPEC = discrete_spec(frame_shape=(SIZE, SIZE, SIZE), frame_dtype="bool", num_actions=NUM_ACTIONS)
 PIXELS_PER_CELL = 16
 PALETTE = np.frombuffer(bytes.fromhex("0072b2e69f00cc79a7009e7356b4e9f0e442d55e00ffffff999999a06e3c"), np.uint8)
 PALETTE = PALETTE.reshape(SIZE, 3)  # one colour a channel, told apart by the colour-blind
@@ -93,7 +94,7 @@ class MinAtarSuite:
 
     def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
         self.tasks = tuple(tasks)
-        self.spec = replace(SPEC, stack=config.frame_stack or 1)
+        self.spec = SPEC.stacked(config.frame_stack or 1)
         self._parsed = {task: parse_task(task) for task in self.tasks}
         sticky = config.sticky_action_probability
         self._sticky = STICKY_DEFAULT if sticky is None else sticky
@@ -204,7 +205,7 @@ class MinAtarEnvs:
         self._waiting[index], self._last_actions[index] = False, 0
 
     def _frames(self) -> np.ndarray:
-        frames = np.zeros((self.num_envs, *SPEC.frame_shape), bool)
+        frames = np.zeros((self.num_envs, *SPEC.observation.frame_shape), bool)
         frames[:, : CHANNELS[self._task.game]] = self._game.look(self._games)
         mark = self._task.mark
         if mark is not None:

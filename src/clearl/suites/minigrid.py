@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,15 +11,16 @@ import numpy as np
 from clearl.config import RunConfig
 from clearl.errors import MissingExtraError, UnknownNameError
 from clearl.seeding import derive
+from clearl.spaces import discrete_spec
 from clearl.tasks.autoreset import NextStepAutoreset
-from clearl.types import EnvSpec, EnvStep
+from clearl.types import EnvStep
 
 VIEW = 7
 OBJECTS, COLOURS, STATES, DIRECTIONS = 11, 6, 3, 4
 NUM_ACTIONS = 7
 OBSTACLE_ACTIONS = 3
 PIXELS_PER_CELL = 16
-SPEC = EnvSpec((OBJECTS + COLOURS + STATES + DIRECTIONS, VIEW, VIEW), "bool", NUM_ACTIONS)
+SPEC = discrete_spec((OBJECTS + COLOURS + STATES + DIRECTIONS, VIEW, VIEW), "bool", NUM_ACTIONS)
 # Red, green, blue, purple, yellow, grey, as MiniGrid draws them.
 RGB = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255], [112, 39, 195], [255, 255, 0], [100, 100, 100]], np.uint8)
 UNSEEN, EMPTY, WALL, DOOR = 0, 1, 2, 4
@@ -67,7 +67,7 @@ class MiniGridSuite:
             if task not in self.known_tasks:
                 raise UnknownNameError("task of suite minigrid", task, self.known_tasks)
         self.tasks = tuple(tasks)
-        self.spec = replace(SPEC, stack=config.frame_stack or 1)
+        self.spec = SPEC.stacked(config.frame_stack or 1)
 
     def mask(self, task: str) -> np.ndarray:
         count = OBSTACLE_ACTIONS if "Dynamic-Obstacles" in task else NUM_ACTIONS
@@ -134,7 +134,7 @@ class MiniGridEnvs:
 def _planes(observations: dict[str, np.ndarray]) -> np.ndarray:
     """One-hot planes [n, 24, 7, 7] of (object, colour, state) and of the direction."""
     image, direction = observations["image"], observations["direction"]
-    frames = np.empty((len(image), *SPEC.frame_shape), bool)
+    frames = np.empty((len(image), *SPEC.observation.frame_shape), bool)
     start = 0
     for channel, count in enumerate((OBJECTS, COLOURS, STATES)):
         values = np.arange(count, dtype=np.uint8)[:, None, None]

@@ -16,9 +16,9 @@ import numpy as np
 from clearl.config import RunConfig
 from clearl.errors import MissingExtraError, UnknownNameError
 from clearl.seeding import generator
+from clearl.spaces import discrete_spec
 from clearl.tasks.loop import LoopEnvs
 from clearl.tasks.spaces import FrameFormat, FrameWriter, draw_frame
-from clearl.types import EnvSpec
 
 HEIGHT, WIDTH = 72, 96
 PIXEL_SCALE = 4
@@ -65,7 +65,7 @@ class VizDoomSuite:
             if task not in BUTTONS:
                 raise UnknownNameError("task of suite vizdoom", task, BUTTONS)
         self.tasks = tuple(tasks)
-        self.spec = EnvSpec(
+        self.spec = discrete_spec(
             frame_shape=FORMAT.frame_shape,
             frame_dtype="uint8",
             num_actions=len(ACTIONS),

@@ -11,7 +11,8 @@ import numpy as np
 
 from clearl.errors import EnvironmentFaultError
 from clearl.seeding import derive
-from clearl.types import EnvStep, FrameDtype
+from clearl.spaces import PartDtype
+from clearl.types import EnvStep
 
 
 class SingleEnv(Protocol):
@@ -38,7 +39,7 @@ class LoopEnvs:
         *,
         seed: int,
         frame_shape: tuple[int, ...],
-        frame_dtype: FrameDtype,
+        frame_dtype: PartDtype,
         write_frame: WriteFrame,
     ) -> None:
         self.num_envs = len(envs)

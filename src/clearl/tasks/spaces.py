@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from clearl.errors import ConfigError
-from clearl.types import FrameDtype
+from clearl.spaces import PartDtype
 
 FLATTEN = "gymnasium.wrappers.FlattenObservation"
 WRAP = "wrap it and register the result under its own id"
@@ -23,7 +23,7 @@ class FrameFormat:
 
     shape: tuple[int, ...]
     """As the environment gives them."""
-    dtype: FrameDtype
+    dtype: PartDtype
     channel_axis: int | None = None
     """Of an image with channels; it becomes the first axis."""
 
@@ -75,21 +75,21 @@ def num_actions(env_id: str, space: Any) -> int:
     raise ConfigError(f"{env_id} has {kind} actions, but Discrete is needed; {WRAP}, for instance with {wrapper}")
 
 
-def common_format(formats: dict[str, FrameFormat]) -> tuple[tuple[int, ...], FrameDtype]:
+def common_format(formats: dict[str, FrameFormat]) -> tuple[tuple[int, ...], PartDtype]:
     """The smallest frame that holds those of all tasks, and a dtype that fits all."""
     shapes = {task: fmt.frame_shape for task, fmt in formats.items()}
     if len({len(shape) for shape in shapes.values()}) > 1:
         listed = ", ".join(f"{task} {shape}" for task, shape in shapes.items())
         raise ConfigError(f"images and vectors cannot share one network: {listed}; choose tasks of one kind")
     shape = tuple(max(sizes) for sizes in zip(*shapes.values(), strict=True))
-    dtype: FrameDtype = next(iter(formats.values())).dtype
+    dtype: PartDtype = next(iter(formats.values())).dtype
     return shape, dtype if all(fmt.dtype == dtype for fmt in formats.values()) else "float32"
 
 
 class FrameWriter:
     """Checks one environment's observations and writes them into padded frames."""
 
-    def __init__(self, fmt: FrameFormat, frame_dtype: FrameDtype) -> None:
+    def __init__(self, fmt: FrameFormat, frame_dtype: PartDtype) -> None:
         self._format = fmt
         self._corner = tuple(slice(0, size) for size in fmt.frame_shape)
         # What networks do with uint8 is done here where tasks with other dtypes force float32.
@@ -110,7 +110,7 @@ class FrameWriter:
         return None
 
 
-def _frame_dtype(dtype: Any) -> FrameDtype:
+def _frame_dtype(dtype: Any) -> PartDtype:
     if dtype == np.uint8:
         return "uint8"
     return "bool" if dtype == np.bool_ else "float32"

@@ -6,7 +6,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from clearl.types import EnvSpec, EnvStep
+from clearl.spaces import TaskSpec
+from clearl.types import EnvStep
 
 
 class Envs(Protocol):
@@ -42,11 +43,11 @@ class Suite(Protocol):
     name: str
     tasks: tuple[str, ...]
     """The tasks chosen for this run, in order."""
-    spec: EnvSpec
+    spec: TaskSpec
     """Common to all of them: observations are padded, actions masked."""
 
     def mask(self, task: str) -> np.ndarray:
-        """[num_actions] bool: the actions that `task` has."""
+        """[mask_size] bool: what `task` has of the actions of the spec."""
         ...
 
     def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> Envs:

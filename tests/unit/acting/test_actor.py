@@ -11,7 +11,9 @@ import torch
 from clearl.acting.actor import Actor
 from clearl.errors import EnvironmentFaultError
 from clearl.nets.network import StepInput, StepOutput, build_network
-from clearl.types import EnvSpec, EnvStep, UnrollLayout
+from clearl.spaces import discrete_spec
+from clearl.types import EnvStep
+from clearl.unroll import UnrollLayout
 
 LENGTH = 4
 
@@ -57,7 +59,7 @@ class CountingSuite:
     name, tasks = "counting", ("dies", "times out")
 
     def __init__(self, stack: int = 1) -> None:
-        self.spec = EnvSpec((1,), "float32", 3, stack=stack)
+        self.spec = discrete_spec((1,), "float32", 3, stack=stack)
         self.made: list[tuple[str, int]] = []
 
     def mask(self, task: str) -> np.ndarray:
@@ -84,12 +86,12 @@ def test_death_cuts_at_once_and_the_next_episode_follows() -> None:
     rows = layout.empty(2)
     actor.assign(["dies", "dies"])
     episodes = actor.fill(rows)
-    assert rows["frames"][0, :, 0].tolist() == [100, 101, 102, 103, 100, 101, 102, 103, 100, 101, 102]
-    assert np.flatnonzero(rows["first"][0]).tolist() == [0, 4, 8]
-    assert np.flatnonzero(rows["terminated"][0]).tolist() == [3, 7]
-    assert rows["valid"].all()
+    assert rows.frames[0, :, 0].tolist() == [100, 101, 102, 103, 100, 101, 102, 103, 100, 101, 102]
+    assert np.flatnonzero(rows.first[0]).tolist() == [0, 4, 8]
+    assert np.flatnonzero(rows.terminated[0]).tolist() == [3, 7]
+    assert rows.valid.all()
     assert len(episodes) == 4 and all(episode.steps == LENGTH for episode in episodes)
-    assert episodes[0].score == rows["action"][0, :4].sum()
+    assert episodes[0].score == rows.action[0, :4].sum()
 
 
 def test_a_time_limit_shows_the_last_frame_and_ignores_the_next_action() -> None:
@@ -97,10 +99,10 @@ def test_a_time_limit_shows_the_last_frame_and_ignores_the_next_action() -> None
     rows = layout.empty(2)
     actor.assign(["times out", "times out"])
     episodes = actor.fill(rows)
-    assert rows["frames"][0, :, 0].tolist() == [200, 201, 202, 203, 204, 200, 201, 202, 203, 204, 200]
-    assert np.flatnonzero(~rows["valid"][0]).tolist() == [4, 9]
-    assert np.flatnonzero(rows["first"][0]).tolist() == [0, 5, 10]
-    assert not rows["terminated"].any()
+    assert rows.frames[0, :, 0].tolist() == [200, 201, 202, 203, 204, 200, 201, 202, 203, 204, 200]
+    assert np.flatnonzero(~rows.valid[0]).tolist() == [4, 9]
+    assert np.flatnonzero(rows.first[0]).tolist() == [0, 5, 10]
+    assert not rows.terminated.any()
     assert [episode.steps for episode in episodes] == [LENGTH] * 4
 
 
@@ -110,10 +112,10 @@ def test_unrolls_continue_each_other() -> None:
     one, two = layout.empty(2), layout.empty(2)
     actor.fill(one)
     actor.fill(two)
-    np.testing.assert_array_equal(one["frames"][:, -2:], two["frames"][:, :2])
-    np.testing.assert_array_equal(one["first"][:, -2:], two["first"][:, :2])
-    np.testing.assert_array_equal(two["last_action"], one["action"][:, -1])
-    np.testing.assert_array_equal(two["last_reward"], one["reward"][:, -1])
+    np.testing.assert_array_equal(one.frames[:, -2:], two.frames[:, :2])
+    np.testing.assert_array_equal(one.first[:, -2:], two.first[:, :2])
+    np.testing.assert_array_equal(two.last_action, one.action[:, -1])
+    np.testing.assert_array_equal(two.last_reward, one.reward[:, -1])
 
 
 def test_each_slot_has_its_task_and_its_mask() -> None:
@@ -121,9 +123,9 @@ def test_each_slot_has_its_task_and_its_mask() -> None:
     rows = layout.empty(2)
     actor.assign(["times out", "dies"])
     actor.fill(rows)
-    assert rows["frames"][0, 0, 0] == 200 and rows["frames"][1, 0, 0] == 100
-    assert rows["mask"].tolist() == [[True, True, False], [True, True, True]]
-    assert rows["action"][0].max() < 2
+    assert rows.frames[0, 0, 0] == 200 and rows.frames[1, 0, 0] == 100
+    assert rows.mask.tolist() == [[True, True, False], [True, True, True]]
+    assert rows.action[0].max() < 2
 
 
 def test_a_switch_starts_anew_and_keeps_the_environments() -> None:
@@ -132,7 +134,7 @@ def test_a_switch_starts_anew_and_keeps_the_environments() -> None:
     for task in ("dies", "times out", "dies"):
         actor.assign([task, task])
         actor.fill(rows)
-        assert rows["first"][:, 0].all() and rows["last_action"].tolist() == [0, 0]
+        assert rows.first[:, 0].all() and rows.last_action.tolist() == [0, 0]
     assert actor.suite.made == [("dies", 2), ("times out", 2)]  # type: ignore[attr-defined]
 
 
@@ -143,19 +145,19 @@ def test_what_is_stored_is_what_the_network_said() -> None:
     actor.assign(["dies", "times out"])
     actor.fill(rows)
     actor.fill(rows)  # the second unroll starts in the middle of an episode
-    first = rows["first"]
-    last_action = np.concatenate([rows["last_action"][:, None], rows["action"]], 1)
-    last_reward = np.concatenate([rows["last_reward"][:, None], np.clip(rows["reward"], -1, 1)], 1)
+    first = rows.first
+    last_action = np.concatenate([rows.last_action[:, None], rows.action], 1)
+    last_reward = np.concatenate([rows.last_reward[:, None], np.clip(rows.reward, -1, 1)], 1)
     inputs = StepInput(
-        torch.from_numpy(rows["frames"].swapaxes(0, 1).copy()),
+        torch.from_numpy(rows.frames.swapaxes(0, 1).copy()),
         torch.from_numpy(np.where(first, 0, last_action).T.copy()),
         torch.from_numpy(np.where(first, 0, last_reward).astype(np.float32).T.copy()),
         torch.from_numpy(first.T.copy()),
     )
     with torch.no_grad():
-        output: StepOutput = actor.network.unroll(inputs, torch.from_numpy(rows["core_state"]))
-    np.testing.assert_allclose(output.logits[:-1].numpy(), rows["logits"].swapaxes(0, 1), atol=1e-5)
-    np.testing.assert_allclose(output.value[:-1].numpy(), rows["value"].T, atol=1e-5)
+        output: StepOutput = actor.network.unroll(inputs, torch.from_numpy(rows.core_state))
+    np.testing.assert_allclose(output.policy[:-1].numpy(), rows.policy.swapaxes(0, 1), atol=1e-5)
+    np.testing.assert_allclose(output.value[:-1].numpy(), rows.value.T, atol=1e-5)
 
 
 def test_a_restored_actor_goes_on_bit_for_bit() -> None:
@@ -169,8 +171,8 @@ def test_a_restored_actor_goes_on_bit_for_bit() -> None:
     two.restore({**state, "arrays": {name: array.copy() for name, array in state["arrays"].items()}})
     for _ in range(3):
         assert one.fill(rows) == two.fill(again)
-        for name, array in rows.items():
-            np.testing.assert_array_equal(array, again[name], err_msg=name)
+        for name, array in rows.named().items():
+            np.testing.assert_array_equal(array, again.named()[name], err_msg=name)
 
 
 def test_a_fault_names_the_slot_of_the_run() -> None:

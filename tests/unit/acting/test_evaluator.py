@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from clearl.acting.evaluator import EvaluationCancelled, Evaluator
+from clearl.nets.heads import make_head
 from clearl.nets.network import StepInput, StepOutput
-from clearl.types import EnvSpec, EnvStep
+from clearl.spaces import discrete_spec
+from clearl.types import EnvStep
 
 
 class Ladder:
@@ -46,7 +48,7 @@ class LadderSuite:
     """Two ladders; the rungs of `far` are twice as high, so that it takes twice the steps."""
 
     name, tasks = "ladder", ("up", "far")
-    spec = EnvSpec((1,), "float32", 3)
+    spec = discrete_spec((1,), "float32", 3)
 
     def __init__(self) -> None:
         self.made: list[Ladder] = []
@@ -67,6 +69,7 @@ class Diary:
     """A network that writes down what it was asked; its state counts its steps, and it prefers the masked action."""
 
     core_size = 1
+    head = make_head(LadderSuite.spec.action)
 
     def __init__(self) -> None:
         self.asked: list[tuple[StepInput, torch.Tensor]] = []
@@ -128,7 +131,7 @@ def test_only_those_who_play_are_thought_about_and_each_keeps_its_memory(
 
 def test_frames_are_stacked_from_the_start_of_each_episode_on(parts: tuple[Evaluator, LadderSuite, Diary]) -> None:
     evaluator, suite, diary = parts
-    suite.spec = EnvSpec((1,), "float32", 3, stack=3)
+    suite.spec = discrete_spec((1,), "float32", 3, stack=3)
     evaluator.evaluate(("up", "far"), 0)
     seen = [inputs.observation[-1].tolist() for inputs, _ in diary.asked]  # of the one who plays longest
     assert seen == [[0, 0, 0], [0, 0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 5], [4, 5, 6], [5, 6, 7]]

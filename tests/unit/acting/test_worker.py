@@ -12,9 +12,10 @@ from clearl.acting.worker import Worker
 from clearl.replay.codec import Codec
 from clearl.replay.shard import ReplayShard
 from clearl.replay.store import RamStore
-from clearl.types import EnvSpec, UnrollLayout
+from clearl.spaces import discrete_spec
+from clearl.unroll import UnrollLayout
 
-LAYOUT = UnrollLayout(EnvSpec((1,), "float32", 2), 1)
+LAYOUT = UnrollLayout(discrete_spec((1,), "float32", 2), 1)
 SLOTS = 3
 
 
@@ -35,14 +36,14 @@ def test_each_slot_recalls_one_of_its_own_past_and_never_the_one_at_hand(capacit
     new, recalled = LAYOUT.empty(SLOTS), set[int]()
     assert worker.recall() == [None] * SLOTS
     for sequence in range(60):
-        new["last_action"][:] = 100 * np.arange(SLOTS) + sequence
+        new.last_action[:] = 100 * np.arange(SLOTS) + sequence
         payloads = worker.recall()
         for slot, payload in enumerate(payloads):
             if sequence == 0:
                 assert payload is None
                 continue
             assert payload is not None
-            past = int(codec.decode(payload)["last_action"]) - 100 * slot
+            past = int(codec.decode(payload).last_action) - 100 * slot
             assert 0 <= past < sequence
             recalled.add(sequence - past)
         worker.remember(new)

@@ -9,17 +9,19 @@ from clearl.errors import CorruptFileError
 from clearl.learning.batching import Intake, Pairs, make_batch
 from clearl.replay.codec import Codec
 from clearl.replay.mixing import Mixer
-from clearl.types import Batch, EnvSpec, Rows, UnrollLayout
+from clearl.spaces import discrete_spec
+from clearl.types import Batch
+from clearl.unroll import Unroll, UnrollLayout
 
-LAYOUT = UnrollLayout(EnvSpec((2,), "float32", 3), unroll_steps=4)
+LAYOUT = UnrollLayout(discrete_spec((2,), "float32", 3), unroll_steps=4)
 CODEC = Codec(LAYOUT)
 
 
-def tagged(slots: list[int], tag: float) -> Rows:
+def tagged(slots: list[int], tag: float) -> Unroll:
     """Unrolls whose rewards tell the slot and whether they are new or replayed."""
     rows = LAYOUT.empty(len(slots))
-    rows["reward"][:] = np.array(slots, np.float32)[:, None] + tag
-    rows["mask"][:] = True
+    rows.reward[:] = np.array(slots, np.float32)[:, None] + tag
+    rows.mask[:] = True
     return rows
 
 
@@ -75,18 +77,19 @@ def test_pairs_for_several_batches_are_read_before_the_first_is_made() -> None:
     intake, sent = an_intake(2, fraction=0.0), pairs([0, 1, 2, 3, 4])
     for _ in range(2):
         full = intake.take(sent)
-        kept, sent.new["reward"][:] = sent.new["reward"].copy(), -1
+        kept, sent.new.reward[:] = sent.new.reward.copy(), -1
         assert [intake.batch(staging)[0].reward[0].tolist() for staging in full[:2]] == [[0, 1], [2, 3]]
-        sent.new["reward"][:] = kept
+        sent.new.reward[:] = kept
         intake.restore({name: rows[:0] for name, rows in intake.state()[0].items()}, [])
 
 
 @pytest.mark.parametrize("frame", [(2,), (20, 20)])
 def test_every_field_of_small_and_large_unrolls_comes_through(frame: tuple[int, ...]) -> None:
-    layout, rng = UnrollLayout(EnvSpec(frame, "float32", 3), unroll_steps=4, core_size=300), np.random.default_rng(0)
+    layout = UnrollLayout(discrete_spec(frame, "float32", 3), unroll_steps=4, core_size=300)
+    rng = np.random.default_rng(0)
     sides = (layout.empty(5), layout.empty(5))
     for rows in sides:
-        for array in rows.values():
+        for array in rows.named().values():
             array[:] = rng.integers(0, 2, array.shape)
     codec = Codec(layout)
     intake = Intake(codec, 4, Mixer(0.5, seed=1), discount=0.9, reward_clip="none")
@@ -94,9 +97,9 @@ def test_every_field_of_small_and_large_unrolls_comes_through(frame: tuple[int, 
     waiting, slots = intake.state()
     assert slots == [0] and full.slots == [4, 3, 2, 1] and 0 < full.is_replay.sum() < 4
     for name in layout.fields:
-        expected = np.stack([sides[int(full.is_replay[i])][name][i] for i in range(4)])
-        np.testing.assert_array_equal(full.unpack().rows[name], expected)
-        np.testing.assert_array_equal(waiting[name][0], sides[int(waiting["is_replay"][0])][name][4])
+        expected = np.stack([sides[int(full.is_replay[i])].named()[name][i] for i in range(4)])
+        np.testing.assert_array_equal(full.unpack().rows.named()[name], expected)
+        np.testing.assert_array_equal(waiting[name][0], sides[int(waiting["is_replay"][0])].named()[name][4])
 
 
 def test_only_what_is_taken_is_unpacked() -> None:
@@ -112,7 +115,7 @@ def test_only_what_is_taken_is_unpacked() -> None:
 def test_a_batch_keeps_its_numbers_when_the_pairs_are_overwritten() -> None:
     sent = pairs([0, 1])
     ((batch, _),) = batches(an_intake(2, fraction=0.0), sent)
-    sent.new["reward"][:] = -1
+    sent.new.reward[:] = -1
     assert batch.reward[0].tolist() == [0, 1]
 
 
@@ -138,13 +141,13 @@ def test_the_waiting_unrolls_can_be_saved_and_restored() -> None:
 
 def test_rows_become_time_major_with_last_action_and_reward_reset_at_episode_starts() -> None:
     rows = LAYOUT.empty(1)
-    rows["action"][0] = [1, 2, 1, 2]
-    rows["reward"][0] = [5, 6, 7, 8]
-    rows["last_action"][0], rows["last_reward"][0] = 2, 9
-    rows["first"][0] = [False, False, True, False, False]
-    rows["terminated"][0] = [False, True, False, False]
+    rows.action[0] = [1, 2, 1, 2]
+    rows.reward[0] = [5, 6, 7, 8]
+    rows.last_action[0], rows.last_reward[0] = 2, 9
+    rows.first[0] = [False, False, True, False, False]
+    rows.terminated[0] = [False, True, False, False]
     batch = make_batch(rows, np.array([False]), LAYOUT, 0.9, "none")
     assert batch.last_action[:, 0].tolist() == [2, 1, 0, 1, 2]
     assert batch.last_reward[:, 0].tolist() == [9, 5, 0, 7, 8]
     np.testing.assert_allclose(batch.discount[:, 0], [0.9, 0.0, 0.9, 0.9])
-    assert batch.observation.shape == (5, 1, 2) and batch.behaviour_logits.shape == (4, 1, 3)
+    assert batch.observation.shape == (5, 1, 2) and batch.behaviour_policy.shape == (4, 1, 3)

@@ -17,22 +17,24 @@ from clearl.learning.learner import BAD_UPDATES_IN_A_ROW, Learner
 from clearl.methods.clear import Clear
 from clearl.methods.method import Method, OptimizerState, Wrapper
 from clearl.nets.network import PolicyNetwork, as_module, build_network
-from clearl.types import Batch, EnvSpec, UnrollLayout, Visit
+from clearl.spaces import discrete_spec
+from clearl.types import Batch, Visit
+from clearl.unroll import UnrollLayout
 
-SPEC = EnvSpec((4,), "float32", 3)
+SPEC = discrete_spec((4,), "float32", 3)
 LAYOUT = UnrollLayout(SPEC, unroll_steps=5)
 
 
 def a_batch(seed: int = 0, rows: int = 6) -> Batch:
     rng = np.random.default_rng(seed)
     unrolls = LAYOUT.empty(rows)
-    unrolls["frames"][:] = rng.normal(size=unrolls["frames"].shape)
-    unrolls["action"][:] = rng.integers(3, size=unrolls["action"].shape)
-    unrolls["reward"][:] = rng.normal(size=unrolls["reward"].shape)
-    unrolls["logits"][:] = rng.normal(size=unrolls["logits"].shape)
-    unrolls["value"][:] = rng.normal(size=unrolls["value"].shape)
-    unrolls["valid"][:] = True
-    unrolls["mask"][:] = True
+    unrolls.frames[:] = rng.normal(size=unrolls.frames.shape)
+    unrolls.action[:] = rng.integers(3, size=unrolls.action.shape)
+    unrolls.reward[:] = rng.normal(size=unrolls.reward.shape)
+    unrolls.policy[:] = rng.normal(size=unrolls.policy.shape)
+    unrolls.value[:] = rng.normal(size=unrolls.value.shape)
+    unrolls.valid[:] = True
+    unrolls.mask[:] = True
     return make_batch(unrolls, np.arange(rows) % 2 == 0, LAYOUT, 0.99, "unit")
 
 

@@ -19,8 +19,10 @@ from clearl.methods.clear import (
     value_cloning_loss,
     value_loss,
 )
-from clearl.nets.distribution import MaskedCategorical
+from clearl.nets.heads import make_head
+from clearl.nets.heads.categorical import MaskedCategorical
 from clearl.nets.network import StepInput, StepOutput
+from clearl.spaces import ActionSpec
 from clearl.types import Batch, Visit
 
 T, B, A = 5, 4, 3
@@ -33,6 +35,7 @@ class TableNetwork(nn.Module):
 
     def __init__(self, states: int) -> None:
         super().__init__()
+        self.head = make_head(ActionSpec.discrete(A))
         generator = torch.Generator().manual_seed(1)
         self.logits = nn.Parameter(torch.randn(states, A, generator=generator, dtype=torch.float64))
         self.values = nn.Parameter(torch.randn(states, generator=generator, dtype=torch.float64))
@@ -64,7 +67,7 @@ def make_batch(network: TableNetwork, **changes: torch.Tensor) -> Batch:
         discount=torch.full((T, B), 0.9, dtype=torch.float64),
         valid=torch.ones(T, B, dtype=torch.bool),
         mask=torch.ones(B, A, dtype=torch.bool),
-        behaviour_logits=network.logits[index].detach(),
+        behaviour_policy=network.logits[index].detach(),
         behaviour_value=network.values[index].detach(),
         is_replay=torch.tensor([False, True, False, True]),
     )
@@ -83,12 +86,12 @@ def test_cloning_targets_are_aligned_in_time(network: TableNetwork) -> None:
     assert losses["value_cloning"].item() == pytest.approx(0, abs=1e-12)
 
 
-@pytest.mark.parametrize("name", ["behaviour_logits", "behaviour_value"])
+@pytest.mark.parametrize("name", ["behaviour_policy", "behaviour_value"])
 @pytest.mark.parametrize("shift", [-1, 1])
 def test_cloning_notices_targets_that_are_one_step_off(network: TableNetwork, name: str, shift: int) -> None:
     batch = make_batch(network)
     losses = Clear().losses(network, replace(batch, **{name: getattr(batch, name).roll(shift, 0)}))
-    assert losses["policy_cloning" if name == "behaviour_logits" else "value_cloning"].item() > 0.1
+    assert losses["policy_cloning" if name == "behaviour_policy" else "value_cloning"].item() > 0.1
 
 
 def test_only_replay_is_cloned(network: TableNetwork) -> None:
@@ -154,7 +157,7 @@ def test_masked_actions_carry_neither_loss_nor_gradient(network: TableNetwork) -
     assert network.logits.grad is not None
     assert network.logits.grad[:, 2].abs().max() == 0
     assert network.logits.grad[:-B, :2].abs().min() > 0
-    spiked = replace(batch, behaviour_logits=batch.behaviour_logits + 50.0 * ~mask)
+    spiked = replace(batch, behaviour_policy=batch.behaviour_policy + 50.0 * ~mask)
     for name, loss in Clear().losses(network, spiked).items():
         torch.testing.assert_close(loss, Clear().losses(network, batch)[name])
 

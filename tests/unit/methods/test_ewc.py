@@ -14,9 +14,10 @@ from clearl.methods.anchors import OnlineAnchor, TaskAnchors
 from clearl.methods.clear import Clear
 from clearl.methods.ewc import Ewc, OnlineEwc
 from clearl.nets.network import as_module, build_network
-from clearl.types import EnvSpec, Visit
+from clearl.spaces import discrete_spec
+from clearl.types import Visit
 
-SPEC = EnvSpec((4,), "float32", 3)
+SPEC = discrete_spec((4,), "float32", 3)
 BATCH_FRAMES = 30
 
 

@@ -14,12 +14,13 @@ from clearl.errors import ConfigError
 from clearl.methods import fisher
 from clearl.methods.fisher import diagonal_fisher
 from clearl.methods.fisher_memory import STEPS_PER_UNROLL, FisherMemory, Windows
-from clearl.nets.distribution import MaskedCategorical
+from clearl.nets.heads import make_head
+from clearl.nets.heads.categorical import MaskedCategorical
 from clearl.nets.network import StepInput, StepOutput, as_module, build_network
 from clearl.nets.torsos import Dense
-from clearl.types import EnvSpec
+from clearl.spaces import ActionSpec, discrete_spec
 
-IMAGES = EnvSpec((2, 6, 5), "bool", 4)
+IMAGES = discrete_spec((2, 6, 5), "bool", 4)
 
 
 class SoftmaxLinear(nn.Module):
@@ -29,7 +30,7 @@ class SoftmaxLinear(nn.Module):
 
     def __init__(self, inputs: int, actions: int) -> None:
         super().__init__()
-        self.policy = nn.Linear(inputs, actions)
+        self.policy, self.head = nn.Linear(inputs, actions), make_head(ActionSpec.discrete(actions))
 
     def unroll(self, inputs: StepInput, state: torch.Tensor) -> StepOutput:
         return StepOutput(self.policy(inputs.observation), inputs.observation[..., 0], state)
@@ -74,7 +75,7 @@ def test_softmax_linear_policy_against_the_closed_form(mask: list[bool], copies:
 
 @pytest.mark.parametrize(("torso", "side"), [("mlp", 6), ("minatar", 6), ("impala_deep", 9)])
 def test_both_ways_of_summing_agree(torso: str, side: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = EnvSpec((2, side, side), "uint8", 4)
+    spec = discrete_spec((2, side, side), "uint8", 4)
     network = build_network(spec, torso=torso, lstm=False, lstm_size=0, seed=0)
     observation = torch.randint(255, (7, 2, side, side), dtype=torch.uint8)
     windows = single_steps(observation, torch.tensor([True, True, False, True]))
@@ -100,7 +101,7 @@ def test_a_layer_narrower_than_a_chunk_of_steps_has_its_fisher(
     layer: type[Dense], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("clearl.nets.torsos.mlp", lambda shape: [layer(shape, 8), layer((8,), 8)])
-    network = build_network(EnvSpec((5,), "float32", 4), torso="mlp", lstm=False, lstm_size=0, seed=0)
+    network = build_network(discrete_spec((5,), "float32", 4), torso="mlp", lstm=False, lstm_size=0, seed=0)
     windows = single_steps(torch.randn(40, 5), torch.ones(4, dtype=torch.bool))
     estimated = diagonal_fisher(network, windows, np.random.default_rng(1))
     monkeypatch.setattr(fisher, "_in_layers", lambda module: False)
@@ -124,7 +125,7 @@ def test_through_a_memory_every_step_is_squared_by_itself(a_batch, monkeypatch: 
     for t in windows["valid"][0].nonzero().flatten().tolist():
         inputs = StepInput(*(windows[name][0, : t + 1].unsqueeze(1) for name in StepInput._fields))
         output = network.unroll(inputs, windows["core_state"])
-        log_prob = MaskedCategorical(output.logits[-1, 0], windows["mask"][0]).log_probs.max()
+        log_prob = MaskedCategorical(output.policy[-1, 0], windows["mask"][0]).log_probs.max()
         network.zero_grad()
         log_prob.backward()
         for name, p in network.named_parameters():
@@ -142,7 +143,7 @@ def test_a_frozen_network_stays_frozen_and_has_a_fisher() -> None:
 
 @pytest.mark.parametrize("core_size", [0, 3])
 def test_only_new_steps_of_the_last_batches_are_kept(a_batch, core_size: int) -> None:
-    spec = EnvSpec((3,), "float32", 4)
+    spec = discrete_spec((3,), "float32", 4)
     memory = FisherMemory(batches=3, steps=16, seed=0)
     for index in range(5):
         batch = a_batch(spec, columns=8, core_size=core_size, seed=index)
@@ -166,7 +167,7 @@ def test_only_new_steps_of_the_last_batches_are_kept(a_batch, core_size: int) ->
 
 
 def test_memory_is_drawn_from_its_seed_and_comes_back(a_batch) -> None:
-    spec = EnvSpec((3,), "float32", 4)
+    spec = discrete_spec((3,), "float32", 4)
     one, two, other = (FisherMemory(batches=4, steps=4, seed=seed) for seed in (0, 0, 1))
     for memory in (one, two, other):
         for index in range(3):
@@ -183,7 +184,7 @@ def test_memory_is_drawn_from_its_seed_and_comes_back(a_batch) -> None:
 
 
 def test_nothing_is_kept_where_nothing_is_new(a_batch) -> None:
-    batch = a_batch(EnvSpec((3,), "float32", 4))
+    batch = a_batch(discrete_spec((3,), "float32", 4))
     memory = FisherMemory(batches=2, steps=4, seed=0)
     memory.add(replace(batch, is_replay=torch.ones(6, dtype=torch.bool)), visit=0)
     assert memory.added == 0 and memory.windows() == {}

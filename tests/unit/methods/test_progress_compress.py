@@ -14,12 +14,13 @@ from clearl.methods.baseline import Baseline
 from clearl.methods.clear import Clear
 from clearl.methods.method import Wrapper
 from clearl.methods.progress_compress import ProgressCompress
-from clearl.nets.distribution import MaskedCategorical
+from clearl.nets.heads.categorical import MaskedCategorical
 from clearl.nets.network import StepInput, build_network
 from clearl.nets.two_columns import TwoColumns
-from clearl.types import EnvSpec, Visit
+from clearl.spaces import discrete_spec
+from clearl.types import Visit
 
-SPEC = EnvSpec((4,), "float32", 3)
+SPEC = discrete_spec((4,), "float32", 3)
 BATCH_FRAMES, VISIT_UPDATES = 30, 8
 """With a quarter of the visit to compress, updates 6 and 7 of each visit compress."""
 
@@ -130,8 +131,8 @@ def test_distillation_is_the_divergence_from_the_active_column(temperature: floa
     for t in range(5):
         for b in range(6):
             if batch.valid[t, b]:
-                p = (active.logits[t, b, :2] / temperature).softmax(0)
-                q = (knowledge.logits[t, b, :2] / temperature).softmax(0)
+                p = (active.policy[t, b, :2] / temperature).softmax(0)
+                q = (knowledge.policy[t, b, :2] / temperature).softmax(0)
                 total += temperature**2 * float((p * (p / q).log()).sum())
     assert total > 0.1
     assert losses["distillation"].item() == pytest.approx(total, rel=1e-4)
@@ -151,7 +152,7 @@ def test_compression_makes_the_knowledge_base_act_like_the_active_column(lstm: b
     assert losses[-1]["distillation"] < 0.03 * losses[0]["distillation"]
     inputs = StepInput(batch.observation, batch.last_action, batch.last_reward, batch.first)
     active, knowledge = network.unroll_both(inputs, batch.core_state)
-    gap = MaskedCategorical(active.logits, batch.mask).probs - MaskedCategorical(knowledge.logits, batch.mask).probs
+    gap = MaskedCategorical(active.policy, batch.mask).probs - MaskedCategorical(knowledge.policy, batch.mask).probs
     assert gap[:-1][batch.valid].abs().max() < 0.15
 
 

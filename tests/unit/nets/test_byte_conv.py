@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from clearl.nets import byte_conv
 from clearl.nets.byte_conv import relu_conv
-from clearl.nets.torsos import build_torso
+from clearl.nets.torsos import Torso, build_torso
 
 SHAPE = (3, 20, 24)
 
@@ -54,11 +54,9 @@ def test_a_torso_answers_the_same_whether_it_learns_or_acts(torso: str) -> None:
 
 
 def test_bytes_stay_bytes_only_where_a_convolution_comes_first() -> None:
-    shallow, deep, observed = (
-        build_torso("impala_shallow", (4, 84, 84)),
-        build_torso("impala_deep", (4, 84, 84)),
-        images(2, shape=(4, 84, 84)),
-    )
+    shallow, deep = build_torso("impala_shallow", (4, 84, 84)), build_torso("impala_deep", (4, 84, 84))
+    observed = images(2, shape=(4, 84, 84))
+    assert isinstance(shallow, Torso) and isinstance(deep, Torso)
     assert shallow.prepare(observed).dtype == torch.uint8
     assert deep.prepare(observed).dtype == torch.float32
     with torch.no_grad():

@@ -5,7 +5,7 @@ from torch import nn
 
 from clearl.nets.lstm import LstmCore, _Recurrence
 from clearl.nets.network import StepInput, build_network
-from clearl.types import EnvSpec
+from clearl.spaces import discrete_spec
 
 
 def core(features: int = 3, actions: int = 2, size: int = 4) -> LstmCore:
@@ -22,9 +22,9 @@ def test_agrees_with_torchs_lstm_where_nothing_is_reset() -> None:
     theirs.load_state_dict({**dict(zip(names, weights, strict=True)), "bias_hh_l0": torch.zeros(16)})
     steps, batch = 6, 5
     features, state = torch.randn(steps, batch, 3), torch.randn(batch, 8)
-    last_action, last_reward = torch.randint(2, (steps, batch)), torch.randn(steps, batch)
+    last_action, last_reward = torch.randn(steps, batch, 2), torch.randn(steps, batch)
     outputs, end = ours(features, last_action, last_reward, torch.zeros(steps, batch, dtype=torch.bool), state)
-    inputs = torch.cat([features, nn.functional.one_hot(last_action, 2).float(), last_reward[..., None]], -1)
+    inputs = torch.cat([features, last_action, last_reward[..., None]], -1)
     hidden, cell = (part[None].contiguous() for part in state.chunk(2, 1))
     expected, (hidden, cell) = theirs(inputs, (hidden, cell))
     torch.testing.assert_close(outputs, expected)
@@ -46,7 +46,7 @@ def test_backward_by_hand_is_the_gradient() -> None:
 
 
 def test_an_lstm_without_gradients_says_what_it_says_with_them() -> None:
-    network = build_network(EnvSpec((3, 10, 10), "bool", 4), torso="minatar", lstm=True, lstm_size=16, seed=1)
+    network = build_network(discrete_spec((3, 10, 10), "bool", 4), torso="minatar", lstm=True, lstm_size=16, seed=1)
     rng = torch.Generator().manual_seed(0)
     inputs = StepInput(
         torch.rand(5, 3, 3, 10, 10, generator=rng) < 0.3,

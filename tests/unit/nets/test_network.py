@@ -7,14 +7,14 @@ from torch import Tensor
 from clearl.errors import ConfigError
 from clearl.nets.network import ActorCritic, StepInput, StepOutput, build_network
 from clearl.nets.torsos import TORSOS
-from clearl.types import EnvSpec
+from clearl.spaces import TaskSpec, discrete_spec
 
 SPECS = {
-    "mlp": EnvSpec((7,), "float32", 3),
-    "minatar": EnvSpec((10, 10, 10), "bool", 6),
-    "nature": EnvSpec((1, 40, 44), "uint8", 5, stack=4),
-    "impala_shallow": EnvSpec((3, 24, 32), "uint8", 4),
-    "impala_deep": EnvSpec((3, 18, 15), "uint8", 4),
+    "mlp": discrete_spec((7,), "float32", 3),
+    "minatar": discrete_spec((10, 10, 10), "bool", 6),
+    "nature": discrete_spec((1, 40, 44), "uint8", 5, stack=4),
+    "impala_shallow": discrete_spec((3, 24, 32), "uint8", 4),
+    "impala_deep": discrete_spec((3, 18, 15), "uint8", 4),
 }
 STEPS, BATCH, LSTM_SIZE = 7, 5, 12
 
@@ -27,17 +27,17 @@ def network(torso: str, *, lstm: bool, seed: int = 3) -> ActorCritic:
     return built
 
 
-def random_inputs(spec: EnvSpec, seed: int = 0) -> StepInput:
+def random_inputs(spec: TaskSpec, seed: int = 0) -> StepInput:
     rng = torch.Generator().manual_seed(seed)
-    shape = (STEPS, BATCH, *spec.observation_shape)
-    if spec.frame_dtype == "float32":
+    shape = (STEPS, BATCH, *spec.observation.shapes[""])
+    if spec.observation.frame_dtype == "float32":
         observation = torch.randn(shape, generator=rng)
     else:
-        high = 256 if spec.frame_dtype == "uint8" else 2
-        observation = torch.randint(high, shape, generator=rng).to(getattr(torch, spec.frame_dtype))
+        high = 256 if spec.observation.frame_dtype == "uint8" else 2
+        observation = torch.randint(high, shape, generator=rng).to(getattr(torch, spec.observation.frame_dtype.name))
     first = torch.zeros(STEPS, BATCH, dtype=torch.bool)
     first[0, 0] = first[3, 1] = first[5, 1] = first[3, 2] = first[-1, 4] = True
-    last_action = torch.randint(spec.num_actions, (STEPS, BATCH), generator=rng)
+    last_action = torch.randint(spec.action.choices[0], (STEPS, BATCH), generator=rng)
     return StepInput(observation, last_action, torch.randn(STEPS, BATCH, generator=rng), first)
 
 
@@ -46,7 +46,7 @@ def step_by_step(net: ActorCritic, inputs: StepInput, state: Tensor) -> StepOutp
     for t in range(STEPS):
         output = net.act(StepInput(*(part[t] for part in inputs)), state)
         state = output.state
-        logits.append(output.logits)
+        logits.append(output.policy)
         values.append(output.value)
     return StepOutput(torch.stack(logits), torch.stack(values), state)
 
@@ -66,10 +66,10 @@ def test_acting_and_unrolling_agree(torso: str, lstm: bool) -> None:
     inputs, state = random_inputs(SPECS[torso]), start_state(net)
     with torch.no_grad():
         unrolled, stepped = net.unroll(inputs, state), step_by_step(net, inputs, state)
-    assert unrolled.logits.shape == (STEPS, BATCH, SPECS[torso].num_actions)
+    assert unrolled.policy.shape == (STEPS, BATCH, SPECS[torso].action.choices[0])
     assert unrolled.value.shape == (STEPS, BATCH)
     assert unrolled.state.shape == (BATCH, net.core_size)
-    assert unrolled.logits.std() > 0.01
+    assert unrolled.policy.std() > 0.01
     for ours, theirs in zip(unrolled, stepped, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
@@ -79,7 +79,7 @@ def test_acting_and_unrolling_agree(torso: str, lstm: bool) -> None:
 def test_gradients_reach_every_parameter(torso: str, lstm: bool) -> None:
     net = network(torso, lstm=lstm)
     output = net.unroll(random_inputs(SPECS[torso]), start_state(net))
-    (output.logits.square().sum() + output.value.square().sum()).backward()
+    (output.policy.square().sum() + output.value.square().sum()).backward()
     for name, parameter in net.named_parameters():
         assert parameter.grad is not None and parameter.grad.isfinite().all() and parameter.grad.abs().sum() > 0, name
 
@@ -99,7 +99,7 @@ def test_initialisation_depends_on_the_seed_only(lstm: bool) -> None:
 
 def test_the_first_policy_is_almost_uniform() -> None:
     net = build_network(SPECS["minatar"], torso="minatar", lstm=False, lstm_size=0, seed=0)
-    logits = net.unroll(random_inputs(SPECS["minatar"]), start_state(net)).logits
+    logits = net.unroll(random_inputs(SPECS["minatar"]), start_state(net)).policy
     assert 0 < logits.abs().max() < 0.05
 
 
@@ -110,7 +110,7 @@ def test_a_reset_equals_a_fresh_state(at: int) -> None:
     inputs.first[at] = True
     whole = net.unroll(inputs, start_state(net))
     rest = net.unroll(StepInput(*(part[at:] for part in inputs)), torch.zeros(BATCH, net.core_size))
-    torch.testing.assert_close(whole.logits[at:], rest.logits, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(whole.policy[at:], rest.policy, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(whole.state, rest.state, rtol=1e-6, atol=1e-6)
 
 
@@ -118,7 +118,7 @@ def test_no_gradient_crosses_a_reset() -> None:
     net = network("minatar", lstm=True)
     inputs, state = random_inputs(SPECS["minatar"]), start_state(net).requires_grad_()
     output = net.unroll(inputs, state)
-    (grad,) = torch.autograd.grad(output.logits[-1].square().sum(), state)
+    (grad,) = torch.autograd.grad(output.policy[-1].square().sum(), state)
     was_reset = inputs.first.any(0)
     assert (grad[was_reset] == 0).all()
     assert (grad[~was_reset].abs().sum(1) > 0).all()
@@ -129,12 +129,12 @@ def test_only_the_lstm_sees_last_action_and_reward() -> None:
     for lstm in (False, True):
         net = network("minatar", lstm=lstm)
         state = torch.zeros(BATCH, net.core_size)
-        base = net.unroll(inputs, state).logits
+        base = net.unroll(inputs, state).policy
         for changed in (
             inputs._replace(last_action=(inputs.last_action + 1) % 6),
             inputs._replace(last_reward=inputs.last_reward + 1),
         ):
-            assert torch.equal(net.unroll(changed, state).logits, base) is not lstm
+            assert torch.equal(net.unroll(changed, state).policy, base) is not lstm
 
 
 @pytest.mark.parametrize("lstm", [False, True])
@@ -147,8 +147,8 @@ def test_autocast_stays_near_float32(lstm: bool, monkeypatch: pytest.MonkeyPatch
     with torch.autocast("cpu", torch.bfloat16):
         rough = net.unroll(inputs, state)
     assert all(part.dtype == torch.float32 for part in rough)
-    torch.testing.assert_close(rough.logits, exact.logits, rtol=0.05, atol=0.05)
-    grads = torch.autograd.grad(rough.logits.square().sum(), list(net.torso.parameters()))
+    torch.testing.assert_close(rough.policy, exact.policy, rtol=0.05, atol=0.05)
+    grads = torch.autograd.grad(rough.policy.square().sum(), list(net.torso.parameters()))
     assert all(grad.isfinite().all() for grad in grads)
 
 
@@ -163,7 +163,7 @@ def test_bytes_are_scaled_to_one() -> None:
     [("nature", 1_684_128), ("impala_shallow", 676_144), ("impala_deep", 1_089_232)],
 )
 def test_torsos_have_the_size_of_their_papers(torso: str, parameters: int) -> None:
-    spec = EnvSpec((1, 84, 84), "uint8", 6, stack=4)
+    spec = discrete_spec((1, 84, 84), "uint8", 6, stack=4)
     net = build_network(spec, torso=torso, lstm=False, lstm_size=0, seed=0)
     assert sum(p.numel() for p in net.torso.parameters()) == parameters
 
@@ -182,5 +182,5 @@ def test_too_small_images_and_flat_observations_name_a_remedy() -> None:
 
 @pytest.mark.parametrize("side", [36, 37, 84])
 def test_the_least_image_of_a_torso_is_enough(side: int) -> None:
-    net = build_network(EnvSpec((1, side, side), "uint8", 2), torso="nature", lstm=False, lstm_size=0, seed=0)
+    net = build_network(discrete_spec((1, side, side), "uint8", 2), torso="nature", lstm=False, lstm_size=0, seed=0)
     assert net.torso(torch.zeros(2, 1, side, side, dtype=torch.uint8)).shape == (2, 512)

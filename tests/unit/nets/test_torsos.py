@@ -8,9 +8,9 @@ import torch
 from torch.nn import functional
 
 from clearl.nets.network import StepInput, build_network
-from clearl.nets.torsos import Dense, build_torso
+from clearl.nets.torsos import Dense, Torso, build_torso
 from clearl.nets.weights import FlatWeights
-from clearl.types import EnvSpec
+from clearl.spaces import discrete_spec
 
 
 @pytest.mark.parametrize("count", [2, 100])
@@ -33,6 +33,7 @@ def test_a_dense_layer_reads_images_in_the_order_of_its_weights(count: int) -> N
 def test_pixels_are_scaled_to_one_however_many_there_are() -> None:
     torso = build_torso("impala_deep", (4, 36, 36))  # no convolution that takes bytes comes first
     pixels = torch.randint(0, 256, (70, 4, 36, 36), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    assert isinstance(torso, Torso)
     with torch.no_grad():
         prepared = torso.prepare(pixels)
     assert torch.equal(prepared, pixels.to(torch.float32) * (1 / 255))
@@ -42,7 +43,7 @@ def test_pixels_are_scaled_to_one_however_many_there_are() -> None:
 @pytest.mark.parametrize(("torso", "shape", "dtype"), [("minatar", (4, 10, 10), "bool"), ("mlp", (12,), "float32")])
 def test_a_network_that_reads_its_weights_from_a_vector_acts_with_the_newest(torso: str, shape, dtype) -> None:
     """It keeps them in another order for acting, too: every vector must arrive there."""
-    spec = EnvSpec(shape, dtype, 3)
+    spec = discrete_spec(shape, dtype, 3)
     actor, learner = (build_network(spec, torso=torso, lstm=False, lstm_size=1, seed=seed) for seed in (0, 1))
     generator = torch.Generator().manual_seed(0)
     observation = (torch.rand(5, *shape, generator=generator) < 0.5).to(getattr(torch, dtype))
@@ -55,5 +56,5 @@ def test_a_network_that_reads_its_weights_from_a_vector_acts_with_the_newest(tor
         with torch.inference_mode():
             acted, expected = (network.act(inputs, torch.zeros(5, 0)) for network in (actor, learner))
         torch.testing.assert_close(acted.value, expected.value, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(acted.logits, expected.logits, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(acted.policy, expected.policy, rtol=1e-4, atol=1e-6)
         learner.initialise(7)

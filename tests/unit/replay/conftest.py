@@ -7,33 +7,33 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from clearl.types import EnvSpec, Rows, UnrollLayout
+from clearl.spaces import discrete_spec
+from clearl.unroll import Unroll, UnrollLayout
 
 LAYOUTS = {
-    "atari": UnrollLayout(EnvSpec((1, 84, 84), "uint8", 18, stack=4, frames_per_step=4), 20),
-    "minatar": UnrollLayout(EnvSpec((10, 10, 10), "bool", 6), 20),
-    "flat": UnrollLayout(EnvSpec((5,), "float32", 3, stack=2), 7, core_size=8),
-    "tiny": UnrollLayout(EnvSpec((3,), "uint8", 2), 2),
+    "atari": UnrollLayout(discrete_spec((1, 84, 84), "uint8", 18, stack=4, frames_per_step=4), 20),
+    "minatar": UnrollLayout(discrete_spec((10, 10, 10), "bool", 6), 20),
+    "flat": UnrollLayout(discrete_spec((5,), "float32", 3, stack=2), 7, core_size=8),
+    "tiny": UnrollLayout(discrete_spec((3,), "uint8", 2), 2),
 }
 
 
-def random_row(layout: UnrollLayout, seed: int) -> Rows:
+def random_row(layout: UnrollLayout, seed: int) -> Unroll:
     """An unroll of random bits; floats may be anything, NaN and -0.0 included."""
     rng = np.random.default_rng(seed)
-    row: Rows = {}
+    row: dict[str, np.ndarray] = {}
     for name, field in layout.fields.items():
         if field.dtype == "bool":
             row[name] = rng.random(field.shape) < 0.5
         else:
             row[name] = np.frombuffer(rng.bytes(field.nbytes), field.dtype).reshape(field.shape)
-    return row
+    return Unroll(**row)
 
 
-def same(a: Rows, b: Rows) -> bool:
+def same(a: Unroll, b: Unroll) -> bool:
     """Bit for bit."""
-    return a.keys() == b.keys() and all(
-        a[k].dtype == b[k].dtype and a[k].shape == b[k].shape and a[k].tobytes() == b[k].tobytes() for k in a
-    )
+    pairs = zip(a.named().values(), b.named().values(), strict=True)
+    return all(x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in pairs)
 
 
 @pytest.fixture(params=list(LAYOUTS))
@@ -47,10 +47,10 @@ def tiny() -> UnrollLayout:
 
 
 @pytest.fixture
-def make_row() -> Callable[[UnrollLayout, int], Rows]:
+def make_row() -> Callable[[UnrollLayout, int], Unroll]:
     return random_row
 
 
 @pytest.fixture
-def equal() -> Callable[[Rows, Rows], bool]:
+def equal() -> Callable[[Unroll, Unroll], bool]:
     return same

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from clearl.errors import ConfigError, CorruptFileError
 from clearl.replay import codec as codec_module
 from clearl.replay.codec import Codec
 from clearl.replay.framing import HEADER_NBYTES, open_record, pack_record, read_header
-from clearl.types import EnvSpec, UnrollLayout
+from clearl.spaces import discrete_spec
+from clearl.unroll import UnrollLayout
 
 
 def test_round_trip_is_exact(layout, make_row, equal):
@@ -27,39 +29,43 @@ def test_unpacking_writes_one_row_only(layout, make_row, equal):
     codec, rows = Codec(layout), layout.empty(3)
     row = make_row(layout, 1)
     codec.decode_each([codec.encode(row)], rows, [1])
-    assert equal({name: array[1] for name, array in rows.items()}, row)
-    assert all(not array[[0, 2]].any() for array in rows.values())
+    assert equal(rows[1], row)
+    assert all(not array[[0, 2]].any() for array in rows.named().values())
 
 
 def test_many_at_once_are_the_same_bytes_as_one_by_one(layout, make_row, equal, monkeypatch):
     monkeypatch.setattr(codec_module, "_AT_ONCE_NBYTES", 3 * Codec(layout).raw_nbytes)
     codec, rows, indices = Codec(layout), layout.empty(9), [7, 0, 3, 8, 1, 5, 2]
     for index in range(9):
-        for name, array in make_row(layout, index).items():
-            rows[name][index] = array
+        for name, array in make_row(layout, index).named().items():
+            rows.named()[name][index] = array
     payloads = list(codec.encode_each(rows, indices))
     assert payloads == [Codec(layout).encode(make_row(layout, index)) for index in indices]
     back = layout.empty(9)
     codec.decode_each(payloads, back, indices)
     for index in indices:
-        assert equal({name: array[index] for name, array in back.items()}, make_row(layout, index))
+        assert equal(back[index], make_row(layout, index))
 
 
 def test_views_that_are_not_contiguous_are_encoded(layout, make_row, equal):
     row = make_row(layout, 2)
-    strided = {name: np.repeat(array[None], 2, 0).swapaxes(0, -1)[..., 0] for name, array in row.items() if array.ndim}
-    strided = {name: array.T.reshape(row[name].shape) for name, array in strided.items()}
+    named = row.named()
+    strided = {
+        name: np.repeat(array[None], 2, 0).swapaxes(0, -1)[..., 0] for name, array in named.items() if array.ndim
+    }
+    strided = {name: array.T.reshape(named[name].shape) for name, array in strided.items()}
     codec = Codec(layout)
-    assert equal(codec.decode(codec.encode({**row, **strided})), {**row, **strided})
+    row = replace(row, **strided)
+    assert equal(codec.decode(codec.encode(row)), row)
 
 
 def test_the_format_is_what_version_1_says():
     """The fields in the layout's order, bools as bits: runs on disk depend on it."""
-    layout = UnrollLayout(EnvSpec((2, 3, 4), "uint8", 9), 5)
-    row = {name: array[0] for name, array in layout.empty(1).items()}
-    row["frames"] = np.arange(6 * 24, dtype=np.uint8).reshape(6, 2, 3, 4)
-    row["first"] = np.array([True, False, False, False, False, True])
-    row["action"] = np.arange(5)
+    layout = UnrollLayout(discrete_spec((2, 3, 4), "uint8", 9), 5)
+    row = layout.empty(1)[0]
+    row.frames[:] = np.arange(6 * 24, dtype=np.uint8).reshape(6, 2, 3, 4)
+    row.first[:] = np.array([True, False, False, False, False, True])
+    row.action[:] = np.arange(5)
     payload = Codec(layout).encode(row)
     assert payload[:5] == b"\x01" + Codec(layout).raw_nbytes.to_bytes(4, "little")
     raw = zstandard.ZstdDecompressor().decompress(payload[5:])
@@ -68,7 +74,7 @@ def test_the_format_is_what_version_1_says():
 
 
 def test_bool_frames_cost_a_bit_each(make_row, layout):
-    if layout.spec.frame_dtype != "bool":
+    if layout.spec.observation.frame_dtype != "bool":
         assert Codec(layout).raw_nbytes > layout.fields["frames"].nbytes
         return
     assert Codec(layout).raw_nbytes < layout.nbytes / 4
@@ -77,9 +83,9 @@ def test_bool_frames_cost_a_bit_each(make_row, layout):
 def test_a_field_of_the_wrong_shape_or_dtype_is_refused(tiny, make_row):
     row = make_row(tiny, 0)
     with pytest.raises(ConfigError, match="'reward'"):
-        Codec(tiny).encode({**row, "reward": row["reward"].astype(np.float64)})
+        Codec(tiny).encode(replace(row, reward=row.reward.astype(np.float64)))
     with pytest.raises(ConfigError, match="'action'"):
-        Codec(tiny).encode({**row, "action": row["action"][:1]})
+        Codec(tiny).encode(replace(row, action=row.action[:1]))
 
 
 @pytest.mark.parametrize("length", [0, 1, 4, 5, 6, 20])

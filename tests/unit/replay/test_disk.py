@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +21,15 @@ from clearl.replay.framing import ShardKey, pack_record
 from clearl.replay.segments import FilePool
 from clearl.replay.shard import ReplayShard
 from clearl.seeding import derive, unroll_number, unroll_numbers
-from clearl.types import EnvSpec, UnrollLayout
+from clearl.spaces import discrete_spec
+from clearl.unroll import UnrollLayout
 
-TINY = UnrollLayout(EnvSpec((3,), "uint8", 2), 2)
+TINY = UnrollLayout(discrete_spec((3,), "uint8", 2), 2)
 
 
 def stamped(sequence: int, frames: np.ndarray | None = None, layout: UnrollLayout = TINY):
-    row = {**{name: array[0] for name, array in layout.empty(1).items()}, "last_action": np.array(sequence)}
-    return row if frames is None else {**row, "frames": frames}
+    row = replace(layout.empty(1)[0], last_action=np.array(sequence))
+    return row if frames is None else replace(row, frames=frames)
 
 
 def open_shard(directory: Path, capacity: int = 20, *, slot: int = 0, seed: int = 1, layout=TINY, **store):
@@ -52,7 +54,7 @@ def disk(shard: ReplayShard) -> DiskStore:
 
 
 def drawn(shard: ReplayShard, draws: int = 400) -> set[int]:
-    return {int(sample["last_action"]) for _ in range(draws) if (sample := shard.sample()) is not None}
+    return {int(sample.last_action) for _ in range(draws) if (sample := shard.sample()) is not None}
 
 
 def test_a_reopened_shard_goes_on_exactly_like_one_that_never_stopped(tmp_path):
@@ -70,7 +72,7 @@ def test_a_reopened_shard_goes_on_exactly_like_one_that_never_stopped(tmp_path):
         lived.insert(stamped(sequence))
         stopped.insert(stamped(sequence))
         a, b = lived.sample(), stopped.sample()
-        assert a is not None and b is not None and int(a["last_action"]) == int(b["last_action"])
+        assert a is not None and b is not None and int(a.last_action) == int(b.last_action)
     assert lived.sequences().tolist() == stopped.sequences().tolist() == top(20, 420)
 
 
@@ -101,18 +103,20 @@ import sys
 from pathlib import Path
 import numpy as np
 from clearl.replay.codec import Codec
+from dataclasses import replace
 from clearl.replay.disk import DiskStore
 from clearl.replay.shard import ReplayShard
-from clearl.types import EnvSpec, UnrollLayout
-layout = UnrollLayout(EnvSpec((1, 84, 84), "uint8", 18, stack=4), 20)
+from clearl.spaces import discrete_spec
+from clearl.unroll import UnrollLayout
+layout = UnrollLayout(discrete_spec((1, 84, 84), "uint8", 18, stack=4), 20)
 store = DiskStore(Path(sys.argv[1]), segment_nbytes=1 << 20)
 shard = ReplayShard(codec=Codec(layout), capacity_unrolls=30, seed=1, slot=0, store=store)
 shard.restore(shard.recovered_next_sequence())
-row = {name: array[0] for name, array in layout.empty(1).items()}
+row = layout.empty(1)[0]
 rng = np.random.default_rng(0)
 while True:
-    row["frames"] = rng.integers(0, 256, row["frames"].shape, np.uint8)
-    row["last_action"] = np.array(shard.next_sequence)
+    row.frames[:] = rng.integers(0, 256, row.frames.shape, np.uint8)
+    row = replace(row, last_action=np.array(shard.next_sequence))
     if shard.next_sequence % 17 == 0:
         shard.set_floor(shard.next_sequence)
     print(shard.insert(row), flush=True)
@@ -121,7 +125,7 @@ while True:
 
 def test_sigkill_loses_nothing_that_was_acknowledged(tmp_path):
     """A writer is killed at eight moments, also in the middle of writing 170 KB and of replacing segments."""
-    layout = UnrollLayout(EnvSpec((1, 84, 84), "uint8", 18, stack=4), 20)
+    layout = UnrollLayout(discrete_spec((1, 84, 84), "uint8", 18, stack=4), 20)
     acknowledged, environment = -1, {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
     for kill in range(8):
         writer = subprocess.Popen(
@@ -166,7 +170,7 @@ def small_disk(tmp_path, request):
 
 
 def test_a_full_disk_is_named_and_the_shard_goes_on_when_there_is_room(small_disk):
-    layout = UnrollLayout(EnvSpec((1, 30, 100), "uint8", 2), 5)
+    layout = UnrollLayout(discrete_spec((1, 30, 100), "uint8", 2), 5)
     rng = np.random.default_rng(0)
     noise = [rng.integers(0, 256, (6, 1, 30, 100), np.uint8) for _ in range(200)]
     ballast = small_disk / "ballast"
@@ -195,7 +199,7 @@ def test_a_full_disk_is_named_and_the_shard_goes_on_when_there_is_room(small_dis
     assert shard.sequences().tolist() == list(range(full + 1)) and shard.quarantined == 0
     for _ in range(30):
         sample = shard.sample()
-        assert sample is not None and (sample["frames"] == noise[int(sample["last_action"])]).all()
+        assert sample is not None and (sample.frames == noise[int(sample.last_action)]).all()
     shard.close()
 
 

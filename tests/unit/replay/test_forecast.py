@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,27 +14,28 @@ from clearl.replay.disk import DiskStore
 from clearl.replay.forecast import cautious_unroll_nbytes, forecast_bytes, free_disk_nbytes, free_ram_nbytes
 from clearl.replay.shard import ReplayShard
 from clearl.replay.store import RamStore, choose_store, open_store
-from clearl.types import EnvSpec, UnrollLayout
+from clearl.spaces import discrete_spec
+from clearl.unroll import UnrollLayout
 
-ATARI = UnrollLayout(EnvSpec((1, 84, 84), "uint8", 18, stack=4, frames_per_step=4), 20)
+ATARI = UnrollLayout(discrete_spec((1, 84, 84), "uint8", 18, stack=4, frames_per_step=4), 20)
 GB = 10**9
 
 
 def test_the_cautious_forecast_covers_scalars_that_cannot_be_compressed(layout, make_row):
     row = make_row(layout, 0)
-    if len(layout.spec.frame_shape) == 3:  # pictures are expected to be compressible, all else is not
-        row["frames"] = np.zeros_like(row["frames"])
+    if len(layout.spec.observation.frame_shape) == 3:  # pictures are expected to be compressible, all else is not
+        row = replace(row, frames=np.zeros_like(row.frames))
     assert len(Codec(layout).encode(row)) <= cautious_unroll_nbytes(layout) + 64
 
 
 def test_a_sample_makes_the_forecast_exact_for_data_of_its_kind(tmp_path):
     rng = np.random.default_rng(0)
     sample = ATARI.empty(10)
-    sample["frames"][:, :, :, 20:30] = rng.integers(0, 256, sample["frames"][:, :, :, 20:30].shape)
+    sample.frames[:, :, :, 20:30] = rng.integers(0, 256, sample.frames[:, :, :, 20:30].shape)
     forecast = forecast_bytes(ATARI, 10 * 80, sample=sample)
     shard = ReplayShard(codec=Codec(ATARI), capacity_unrolls=10, seed=0, slot=0, store=DiskStore(tmp_path))
     for index in range(10):
-        shard.insert({name: array[index] for name, array in sample.items()})
+        shard.insert(sample[index])
     assert forecast.measured and forecast.unrolls == 10
     assert shard.nbytes == pytest.approx(forecast.disk_nbytes * 0.5, rel=1e-3)
     assert forecast.ram_nbytes == pytest.approx(shard.nbytes, rel=0.02)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -27,7 +29,7 @@ def stamped(tiny):
     """An unroll that carries its sequence number."""
 
     def make(sequence: int):
-        return {**{k: v[0] for k, v in tiny.empty(1).items()}, "last_action": np.array(sequence)}
+        return replace(tiny.empty(1)[0], last_action=np.array(sequence))
 
     return make
 
@@ -38,7 +40,7 @@ def test_it_keeps_the_top_of_its_own_numbers_and_gives_back_what_was_put_in(make
         assert shard.insert(stamped(sequence)) == sequence
     numbers = unroll_numbers(derive(4, "reservoir", 9), np.arange(200))
     assert shard.sequences().tolist() == sorted(np.argsort(numbers)[-16:].tolist())
-    seen = {int(sample["last_action"]) for _ in range(400) if (sample := shard.sample()) is not None}
+    seen = {int(sample.last_action) for _ in range(400) if (sample := shard.sample()) is not None}
     assert seen == set(shard.sequences().tolist())
 
 
@@ -48,7 +50,7 @@ def test_there_is_nothing_to_replay_before_the_first_insert_and_always_something
     for sequence in range(50):
         shard.insert(stamped(sequence))
         sample = shard.sample()
-        assert sample is not None and [int(sample["last_action"])] == shard.sequences().tolist()
+        assert sample is not None and [int(sample.last_action)] == shard.sequences().tolist()
 
 
 def test_sampling_is_uniform(make_shard, stamped):
@@ -56,7 +58,7 @@ def test_sampling_is_uniform(make_shard, stamped):
     for sequence in range(300):
         shard.insert(stamped(sequence))
     past = shard.sequences().tolist()
-    drawn = [int(sample["last_action"]) for _ in range(4000) if (sample := shard.sample()) is not None]
+    drawn = [int(sample.last_action) for _ in range(4000) if (sample := shard.sample()) is not None]
     counts = [drawn.count(sequence) for sequence in past]
     assert sum(counts) == 4000
     assert stats.chisquare(counts).pvalue > 1e-3
@@ -72,7 +74,7 @@ def test_over_a_run_the_replayed_unrolls_are_uniform_over_the_past(make_shard, s
             shard.insert(stamped(sequence))
         sample = shard.sample()
         assert sample is not None
-        counts[int(sample["last_action"])] += 1
+        counts[int(sample.last_action)] += 1
     assert stats.chisquare(counts).pvalue > 1e-3
 
 
@@ -82,7 +84,7 @@ def test_the_same_seed_gives_the_same_samples_and_another_slot_others(make_shard
         for sequence in range(100):
             shard.insert(stamped(sequence))
             sample = shard.sample()
-            samples.append(-1 if sample is None else int(sample["last_action"]))
+            samples.append(-1 if sample is None else int(sample.last_action))
         return samples
 
     assert history(1, 0) == history(1, 0)
@@ -109,8 +111,8 @@ def test_many_shards_at_once_do_what_each_does_alone(make_shard, stamped, tiny):
         for slot, shard in enumerate(alone):
             row = stamped(100 * slot + sequence)
             shard.insert(row)
-            for name, array in row.items():
-                rows[name][slot] = array
+            for name, array in row.named().items():
+                rows.named()[name][slot] = array
         insert_each(together, rows)
         assert [shard.draw() for shard in together] == [shard.draw() for shard in alone]
     for left, right in zip(together, alone, strict=True):
@@ -124,7 +126,7 @@ def test_a_damaged_record_is_never_sampled_and_its_place_heals(make_shard, stamp
     bad = bytearray(shard._store.get(2))
     bad[-1] ^= 4
     shard._store.put(2, bytes(bad))
-    drawn = {int(sample["last_action"]) for _ in range(200) if (sample := shard.sample()) is not None}
+    drawn = {int(sample.last_action) for _ in range(200) if (sample := shard.sample()) is not None}
     assert drawn == {0, 1, 3, 4, 5} and shard.quarantined == 1 and shard.held == 5
     assert shard.counters()["lost"] == 1
     for sequence in range(6, 300):
@@ -140,7 +142,7 @@ def test_a_whole_record_that_is_no_unroll_of_this_layout_is_never_drawn(make_sha
     payload = bytearray(shard.codec.encode(stamped(1)))
     payload[0] += 1  # another version of the format
     shard._store.put(1, pack_record(0, sequence, number, bytes(payload)))
-    drawn = {int(sample["last_action"]) for _ in range(50) if (sample := shard.sample()) is not None}
+    drawn = {int(sample.last_action) for _ in range(50) if (sample := shard.sample()) is not None}
     assert drawn == {0, 2} and shard.quarantined == 1
 
 
@@ -155,7 +157,7 @@ def test_a_ram_shard_restored_in_another_process_starts_empty_but_in_step(make_s
         fresh.insert(stamped(sequence))
     new = [s for s in lived.sequences().tolist() if s >= 500]
     assert fresh.sequences().tolist() == new
-    drawn = {int(sample["last_action"]) for _ in range(600) if (sample := fresh.sample()) is not None}
+    drawn = {int(sample.last_action) for _ in range(600) if (sample := fresh.sample()) is not None}
     assert drawn == set(new)
 
 
@@ -168,7 +170,7 @@ def test_a_ram_shard_goes_back_as_far_as_its_records_reach(make_shard, stamped):
     shard.restore(25)
     assert shard.sequences().tolist() == expected.sequences().tolist() == list(range(25))
     a, b = shard.sample(), expected.sample()
-    assert a is not None and b is not None and a["last_action"] == b["last_action"]
+    assert a is not None and b is not None and a.last_action == b.last_action
     with pytest.raises(CorruptFileError):
         shard.restore(-1)
 

@@ -9,9 +9,10 @@ import pytest
 
 from clearl.runtimes.messages import Message, Produce, Produced, Setup, Sync, Synced
 from clearl.runtimes.programs import _ROUNDS_TO_RECLAIM, WorkerProgram
-from clearl.types import EnvSpec, UnrollLayout
+from clearl.spaces import discrete_spec
+from clearl.unroll import UnrollLayout
 
-LAYOUT = UnrollLayout(EnvSpec((1,), "float32", 2), 1)
+LAYOUT = UnrollLayout(discrete_spec((1,), "float32", 2), 1)
 ENTRY = f"{__name__}:make_parts"
 
 
@@ -29,7 +30,7 @@ class Shard:
         self.next_sequence = next_sequence
 
     def insert(self, row: Any) -> None:
-        self.inserted.append(float(row["reward"][0]))
+        self.inserted.append(float(row.reward[0]))
         self.next_sequence += 1
 
     def counters(self) -> dict[str, int]:
@@ -48,7 +49,7 @@ class Worker:
         self.actor: Any = type("Actor", (), {"suite": type("Suite", (), {"name": "", "tasks": (), "spec": None})})
 
     def act(self, tasks: Any, new: Any) -> list[Any]:
-        new["reward"][:] = len(tasks)
+        new.reward[:] = len(tasks)
         return ["an episode"]
 
     def recall(self) -> list[Any]:
@@ -56,7 +57,7 @@ class Worker:
 
     def remember(self, new: Any) -> None:
         for index, shard in enumerate(self.shards):
-            shard.insert({"reward": new["reward"][index]})
+            shard.insert(new[index])
 
     def replay_counters(self) -> dict[str, int]:
         return {"held": 1}
@@ -121,7 +122,7 @@ def test_a_round_leaves_a_pair_of_each_slot_and_says_so() -> None:
         (answer,) = program.handle(Produce(("a", "b")))
         assert isinstance(answer, Produced) and answer.sequences == (sequence, sequence + 4)
         assert (answer.version, answer.episodes, answer.replay) == (11, 1, {"held": 1})
-        assert places.new["reward"].tolist() == [[2], [2]] and places.replay == [b"%d" % (sequence - 1), None]
+        assert places.new.reward.tolist() == [[2], [2]] and places.replay == [b"%d" % (sequence - 1), None]
         assert [shard.inserted[sequence - 6 :] for shard in worker.shards] == [[2.0], [2.0]]
 
 
@@ -151,7 +152,7 @@ def test_what_another_process_had_told_of_and_not_inserted_is_inserted_now(
     reported: tuple[int, int], inserted: list[list[float]]
 ) -> None:
     places = Places()
-    places.sequences[:], places.new["reward"][:] = reported, 3.0
+    places.sequences[:], places.new.reward[:] = reported, 3.0
     program, worker, _ = make(keeps_later=False, places=places)
     assert [shard.inserted for shard in worker.shards] == inserted
     assert program.ready.sequences == (5, 9) == tuple(shard.next_sequence for shard in worker.shards)

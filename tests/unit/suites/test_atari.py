@@ -26,7 +26,7 @@ def lose(envs: AtariEnvs, *, steps: int) -> list[EnvStep]:
 def test_the_papers_six_games_are_the_default_with_all_actions() -> None:
     suite = make_suite("atari", (), RunConfig())
     assert suite.tasks == ("space_invaders", "krull", "beam_rider", "hero", "star_gunner", "ms_pacman")
-    assert suite.spec.num_actions == 18
+    assert suite.spec.action.choices[0] == 18
     assert suite.spec.frames_per_step == 4
 
 
@@ -42,8 +42,8 @@ def test_grey_frames_are_stacked_and_colour_is_not(
     config: RunConfig, frame: tuple[int, ...], observation: tuple[int, ...]
 ) -> None:
     suite = AtariSuite(("breakout",), config)
-    assert suite.spec.frame_shape == frame
-    assert suite.spec.observation_shape == observation
+    assert suite.spec.observation.frame_shape == frame
+    assert suite.spec.observation.shapes[""] == observation
     frames = suite.make("breakout", num_envs=2, seed=0).reset()
     assert frames.shape == (2, *frame)
     assert frames.dtype == np.uint8

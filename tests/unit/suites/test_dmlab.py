@@ -42,8 +42,8 @@ def test_the_papers_three_levels_are_the_default_and_the_probe_is_known(lab) -> 
         "rooms_keys_doors_puzzle",
         "natlab_varying_map_randomized",
     )
-    assert suite.spec.frame_shape == (3, 72, 96)
-    assert suite.spec.num_actions == 9
+    assert suite.spec.observation.frame_shape == (3, 72, 96)
+    assert suite.spec.action.choices[0] == 9
     assert suite.spec.frames_per_step == 4
 
 

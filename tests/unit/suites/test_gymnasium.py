@@ -18,8 +18,8 @@ def test_ids_can_stand_in_the_name_of_the_suite() -> None:
 
 def test_smaller_tasks_are_padded_and_masked() -> None:
     suite = make_suite("gym:CartPole-v1,Acrobot-v1", (), RunConfig())
-    assert suite.spec.frame_shape == (6,)
-    assert suite.spec.num_actions == 3
+    assert suite.spec.observation.frame_shape == (6,)
+    assert suite.spec.action.choices[0] == 3
     assert suite.mask("CartPole-v1").tolist() == [True, True, False]
     assert suite.mask("Acrobot-v1").all()
     frames = suite.make("CartPole-v1", num_envs=4, seed=0).reset()
@@ -29,8 +29,8 @@ def test_smaller_tasks_are_padded_and_masked() -> None:
 
 def test_images_put_their_channels_first_and_actions_start_at_zero() -> None:
     suite = make_suite("gym:BrokenPicture-v0", (), RunConfig())
-    assert suite.spec.frame_shape == (3, 4, 6)
-    assert suite.spec.frame_dtype == "uint8"
+    assert suite.spec.observation.frame_shape == (3, 4, 6)
+    assert suite.spec.observation.frame_dtype == "uint8"
     envs = suite.make("BrokenPicture-v0", num_envs=1, seed=0)
     frames = envs.reset()
     assert frames[0, 0, 1, 2] == 100
@@ -58,8 +58,8 @@ def test_an_action_is_held_for_several_frames_and_their_rewards_add_up() -> None
 
 def test_the_stack_is_the_networks_business() -> None:
     suite = make_suite("gym:CartPole-v1", (), RunConfig(frame_stack=3))
-    assert suite.spec.stack == 3
-    assert suite.spec.observation_shape == (12,)
+    assert suite.spec.observation.stack == 3
+    assert suite.spec.observation.shapes[""] == (12,)
 
 
 def test_vectors_are_drawn_as_bars_to_both_sides() -> None:

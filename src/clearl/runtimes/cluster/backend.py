@@ -12,7 +12,7 @@ import numpy as np
 from clearl.runtimes.backend import Wake
 from clearl.runtimes.messages import Alive, ChannelClosed, Evaluate, Message, Produce, Setup, pack, unpack
 from clearl.runtimes.runtime import Job
-from clearl.types import Payload, Rows, UnrollLayout
+from clearl.unroll import Payload, Unroll, UnrollLayout
 
 _BEAT_S = 0.5
 DEATH_S = 15.0
@@ -107,14 +107,14 @@ class PublishedWeights:
 class ReceivedPairs:
     """The pairs of one worker's last answer, wherever the post put them: they outlive the worker."""
 
-    new: Rows
+    new: Unroll
     replay: Sequence[Payload | None]
 
-    def receive(self, new: Rows, replay: Sequence[Payload | None]) -> None:
+    def receive(self, new: Unroll, replay: Sequence[Payload | None]) -> None:
         self.new, self.replay = new, replay
 
     def close(self) -> None:
-        self.new, self.replay = {}, ()
+        vars(self).clear()
 
 
 class ActorChild:

@@ -28,7 +28,7 @@ from clearl.runtimes.loop import run_at
 from clearl.runtimes.messages import Alive, Close, Message, Setup, describe, pack, unpack
 from clearl.runtimes.programs import Program, make_parts
 from clearl.runtimes.runtime import Job, Order
-from clearl.types import Payload, Rows, UnrollLayout
+from clearl.unroll import Payload, Unroll, UnrollLayout
 
 _HEAR_S = 0.2
 
@@ -65,7 +65,7 @@ class Carrier:
     """A child's end of what it shares with the learner: weights come with the call, pairs leave with the answer."""
 
     given: tuple[int, int, np.ndarray | None] = (0, 0, None)
-    new: Rows | None = None
+    new: Unroll | None = None
     replay: Sequence[Payload | None] = ()
 
     def weights(self, network: PolicyNetwork) -> Carrier:

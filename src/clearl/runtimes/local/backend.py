@@ -15,7 +15,8 @@ from clearl.runtimes.local.processes import SLOTS_IF_SMALL, ChildProcess, Spares
 from clearl.runtimes.local.shared_memory import PairBlock, SharedBlock, WeightBoard
 from clearl.runtimes.loop import run_at
 from clearl.runtimes.runtime import Job, Order
-from clearl.types import EnvSpec, UnrollLayout
+from clearl.spaces import TaskSpec
+from clearl.unroll import UnrollLayout
 
 _SMALL_BYTES = 4096
 
@@ -31,14 +32,17 @@ def run_local(order: Order) -> None:
         spares.close()
 
 
-def default_workers(cores: int, slots: int, spec: EnvSpec) -> int:
+def default_workers(cores: int, slots: int, spec: TaskSpec) -> int:
     """Workers that keep the cores busy beside the learner.
 
     A step costs a worker something whatever the number of its slots. Where observations are small that is most of it,
     and few workers with many slots do better: the 32 unrolls of an update on MinAtar's Breakout cost one worker 22 ms
     of CPU and two 32, beside 16 for the update. Large observations take their time by themselves.
     """
-    nbytes = prod(spec.observation_shape) * np.dtype(spec.frame_dtype).itemsize
+    observation = spec.observation
+    nbytes = sum(
+        prod(shape) * np.dtype(observation.parts[name].dtype).itemsize for name, shape in observation.shapes.items()
+    )
     if nbytes <= _SMALL_BYTES:
         return max(1, min(cores - 1, slots // SLOTS_IF_SMALL))
     return max(1, min(cores, slots // 4))

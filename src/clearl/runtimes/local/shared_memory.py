@@ -13,7 +13,7 @@ import numpy as np
 from clearl.nets.network import PolicyNetwork
 from clearl.nets.weights import FlatWeights
 from clearl.replay.codec import max_payload_nbytes
-from clearl.types import Payload, Rows, UnrollLayout
+from clearl.unroll import Payload, Unroll, UnrollLayout
 
 _ALIGN = 64
 
@@ -55,7 +55,7 @@ class PairBlock:
     def __init__(self, block: SharedBlock, layout: UnrollLayout, slots: int) -> None:
         self.block = block
         whole, new_nbytes = memoryview(block.memory), layout.buffer_nbytes(slots)
-        self.new: Rows = layout.views(whole[:new_nbytes], slots)
+        self.new: Unroll = layout.views(whole[:new_nbytes], slots)
         self.sequences, self._lengths = np.frombuffer(whole, np.int64, 2 * slots, new_nbytes).reshape(2, slots)
         self._payloads, self._room = whole[new_nbytes + 2 * self._lengths.nbytes :], max_payload_nbytes(layout)
 

@@ -15,9 +15,10 @@ from torch import nn
 from clearl.records.run_dir import META_FILE
 from clearl.runtimes.cluster.hosted import HostedChild, HostedLearner, Luggage, look_around, versions
 from clearl.runtimes.messages import Alive, Close, Failed, Message, Produce, Ready, Setup, Sync, Synced, pack, unpack
-from clearl.types import EnvSpec, UnrollLayout
+from clearl.spaces import discrete_spec
+from clearl.unroll import UnrollLayout
 
-LAYOUT = UnrollLayout(EnvSpec((2,), "float32", 3), unroll_steps=4)
+LAYOUT = UnrollLayout(discrete_spec((2,), "float32", 3), unroll_steps=4)
 PRODUCE = Produce(("t",))
 
 
@@ -38,7 +39,7 @@ class FakeProgram:
         self.outlet.send(Alive(building=True))
         if isinstance(message, Sync):
             raise RuntimeError("the disk is full")
-        self.pairs.new["reward"][:] = self.weights.read()[0]
+        self.pairs.new.reward[:] = self.weights.read()[0]
         self.pairs.put_replay([memoryview(b"packed"), None])
         self.outlet.send(Alive(building=False))
         yield Synced()
@@ -72,7 +73,7 @@ def test_a_child_is_made_once_and_begins_anew_with_each_learner(luggage: Luggage
     for learner in (1, 2):  # the second goes on from a checkpoint: the same number of updates, other weights
         assert begin(child, luggage, tmp_path / "there") == [Ready((1, 2), 0)]
         answers, (new, replay) = told(child, PRODUCE, 5, np.full(2, learner, np.float32))
-        assert answers == [Synced()] and (new["reward"] == 5).all()
+        assert answers == [Synced()] and (new.reward == 5).all()
         assert replay == [b"packed", None] and isinstance(replay[0], bytes)  # a view could not travel
         program: Any = child._program
         assert program.network.bias.item() == learner

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from clearl.runtimes.local.backend import default_workers
-from clearl.types import EnvSpec
+from clearl.spaces import TaskSpec, discrete_spec
 
-MINATAR = EnvSpec((10, 10, 10), "bool", 6)
-ATARI = EnvSpec((1, 84, 84), "uint8", 18, stack=4, frames_per_step=4)
+MINATAR = discrete_spec((10, 10, 10), "bool", 6)
+ATARI = discrete_spec((1, 84, 84), "uint8", 18, stack=4, frames_per_step=4)
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,6 @@ ATARI = EnvSpec((1, 84, 84), "uint8", 18, stack=4, frames_per_step=4)
     ],
 )  # fmt: skip
 def test_workers_follow_from_cores_slots_and_the_size_of_observations(
-    spec: EnvSpec, cores: int, slots: int, workers: int
+    spec: TaskSpec, cores: int, slots: int, workers: int
 ) -> None:
     assert default_workers(cores, slots, spec) == workers

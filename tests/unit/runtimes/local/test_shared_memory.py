@@ -11,7 +11,8 @@ import pytest
 from clearl.replay.codec import max_payload_nbytes
 from clearl.runtimes.local import shared_memory
 from clearl.runtimes.local.shared_memory import PairBlock, SharedBlock, WeightBoard
-from clearl.types import EnvSpec, UnrollLayout
+from clearl.spaces import discrete_spec
+from clearl.unroll import UnrollLayout
 
 SIZE = 300_000
 WRITER = f"""
@@ -74,18 +75,18 @@ def test_the_newest_version_is_read_and_the_last_one_stays_while_the_next_is_wri
 
 
 def test_pairs_of_a_block_lie_apart_and_are_seen_by_another_mapping() -> None:
-    layout = UnrollLayout(EnvSpec((2, 3, 3), "uint8", 4, stack=2), 5, core_size=3)
+    layout = UnrollLayout(discrete_spec((2, 3, 3), "uint8", 4, stack=2), 5, core_size=3)
     block = SharedBlock.create(PairBlock.nbytes(layout, 3))
     writer = PairBlock(block, layout, 3)
     reader = PairBlock(SharedBlock.received(os.dup(block.descriptor), block.nbytes), layout, 3)
-    assert reader.replay == [None, None, None] and len(writer.new) == len(layout.fields)
+    assert reader.replay == [None, None, None] and len(writer.new.named()) == len(layout.fields)
     longest = max_payload_nbytes(layout)
     for payloads in ([b"a" * longest, b"b" * longest, b"c" * longest], [b"d", None, b"ef"], [None, b"g", None]):
-        for number, array in enumerate(writer.new.values(), start=len(payloads[0] or b"")):
+        for number, array in enumerate(writer.new.named().values(), start=len(payloads[0] or b"")):
             array[...] = number % 2 if array.dtype == bool else number % 100
         writer.put_replay(payloads)
         writer.sequences[:] = 7, 8, len(payloads[0] or b"")
-        for number, (name, array) in enumerate(reader.new.items(), start=len(payloads[0] or b"")):
+        for number, (name, array) in enumerate(reader.new.named().items(), start=len(payloads[0] or b"")):
             assert (array == (number % 2 if array.dtype == bool else number % 100)).all(), name
         assert reader.replay == payloads
         assert reader.sequences.tolist() == [7, 8, len(payloads[0] or b"")]

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from clearl.nets.distribution import MaskedCategorical, action_noise, choose_actions
+from clearl.nets.heads.categorical import CategoricalHead, MaskedCategorical
+from clearl.spaces import ActionSpec
 
 LOGITS = torch.tensor([[2.0, -1.0, 0.5, 3.0], [0.0, 100.0, -100.0, 7.0]], dtype=torch.float64)
+HEAD = CategoricalHead(ActionSpec.discrete(5))
 MASK = torch.tensor([[True, False, True, True], [True, True, True, False]])
 
 
@@ -85,8 +87,8 @@ def test_a_masked_action_is_never_sampled(logits: list[float], mask: list[bool],
 def test_chosen_actions_have_the_right_frequencies() -> None:
     logits, mask = np.array([1.0, 0.0, 2.0, -1.0, 0.5], np.float32), np.array([True, False, True, True, True])
     draws = 200_000
-    noise = action_noise(np.random.default_rng(0), np.repeat(mask[None], draws // 20, 0), 20)
-    counts = np.bincount(choose_actions(logits, noise).ravel(), minlength=5)
+    noise = HEAD.noise(np.random.default_rng(0), np.repeat(mask[None], draws // 20, 0), 20)
+    counts = np.bincount(HEAD.choose(logits, noise).ravel(), minlength=5)
     expected = MaskedCategorical(torch.from_numpy(logits).double(), torch.from_numpy(mask)).probs.numpy() * draws
     assert counts[1] == 0 and stats.chisquare(counts[mask], expected[mask]).pvalue > 1e-3
 
@@ -99,5 +101,5 @@ def test_chosen_actions_have_the_right_frequencies() -> None:
 def test_a_masked_action_is_never_chosen(logits: list[float], mask: list[bool], times: list[float]) -> None:
     """Whatever the noise, at its ends too."""
     rng = cast(np.random.Generator, SimpleNamespace(standard_exponential=lambda *_: np.array([[times]], np.float32)))
-    noise = action_noise(rng, np.array([mask]), 1)
-    assert mask[choose_actions(np.array([logits], np.float32), noise[0])[0]]
+    noise = HEAD.noise(rng, np.array([mask]), 1)
+    assert mask[HEAD.choose(np.array([logits], np.float32), noise[0])[0]]

@@ -1,0 +1,83 @@
+"""The seam of policy heads: from features to a distribution over the actions of an `ActionSpec`.
+
+A network's `policy` layer gives `raw_size` numbers a step. `Head.policy` turns them into the stored policy
+[..., policy_size], from which `Head.distribution` is built again wherever a policy is needed:
+
+    output = network.unroll(batch.inputs, batch.core_state)
+    policy = network.head.distribution(output.policy[:-1], batch.mask)
+    behaviour = network.head.distribution(batch.behaviour_policy, batch.mask)
+    loss = -policy.log_prob(batch.action) * advantages + behaviour.kl(policy)
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from torch import Tensor, nn
+
+from clearl.spaces import ActionSpec
+
+
+class Distribution(Protocol):
+    """A policy at some steps [...]; every method gives one number, or one action, a step."""
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """log pi(a)."""
+        ...
+
+    def entropy(self) -> Tensor:
+        """H[pi]."""
+        ...
+
+    def kl(self, other: Any) -> Tensor:
+        """KL[self || other], with `other` of the same head."""
+        ...
+
+    def sample(self, uniform: Tensor) -> Tensor:
+        """Actions by inversion of `uniform` [..., *uniform_shape] in [0, 1); the same numbers give the same actions."""
+        ...
+
+    def mode(self) -> Tensor:
+        """The likeliest action."""
+        ...
+
+    def softened(self, temperature: float) -> Distribution:
+        """pi^(1 / temperature), normalised."""
+        ...
+
+
+class Head(Protocol):
+    """Makes policies of numbers, and actions of policies. Implementations are `nn.Module`s."""
+
+    action: ActionSpec
+    raw_size: int
+    """Numbers that the head needs of the network's policy layer."""
+    embedding_size: int
+    """Numbers that stand for the last action in a recurrent core's input."""
+    uniform_shape: tuple[int, ...]
+    """Random numbers for one sampled action; see `Distribution.sample`."""
+
+    def policy(self, raw: Tensor) -> Tensor:
+        """[..., raw_size] -> the policy as unrolls store it, [..., policy_size]."""
+        ...
+
+    def distribution(self, policy: Tensor, mask: Tensor | None = None) -> Distribution:
+        """The policy at some steps; `mask` [..., mask_size] bool, broadcast, leaves out what a task does not have."""
+        ...
+
+    def embed(self, action: Tensor) -> Tensor:
+        """[..., embedding_size] for actions [...]."""
+        ...
+
+    def noise(self, rng: np.random.Generator, mask: np.ndarray, steps: int) -> np.ndarray:
+        """[steps, B, ...] float32, for `choose`; `mask` [B, mask_size] is what the tasks of the slots have."""
+        ...
+
+    def choose(self, policy: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        """Actions [B, ...] sampled from policies [B, policy_size] with the `noise` [B, ...] of one step."""
+        ...
+
+    def initialise(self, layer: nn.Linear, generator: Any) -> None:
+        """Fresh parameters of the policy layer, and of the head itself."""
+        ...
