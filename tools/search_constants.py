@@ -13,8 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from clearl.config import resolve
-from clearl.report.load import Run, load_runs
-from clearl.report.metrics import cumulative, final, kept
+from clearl.report.load import load_runs
+from clearl.report.metrics import cumulative, final
+from clearl.report.retention import kept
+from clearl.report.run import Run
 from clearl.reproduce.catalog import SCHEMES, PlannedRun
 from clearl.reproduce.runner import run_all
 
@@ -60,10 +62,14 @@ def table(out: Path) -> list[str]:
             what = ", ".join(f"`{key}` {value:g}" for key, value in constants.items()) or "none"
             mean = f"{np.mean(scores[name]):.2f}"
             by_seed = ", ".join(f"{score:.2f}" for score in scores[name])
-            others = [np.mean([_over_tasks(run, measure) for run in runs[name]]) for measure in (kept, final)]
+            others = [np.mean([_over_tasks(run, measure) for run in runs[name]]) for measure in (_kept, final)]
             shown = [f"**{what}**", f"**{mean}**"] if name == best and len(names) > 1 else [what, mean]
             lines.append(f"| {method} | {' | '.join(shown)} | {by_seed} | {others[0]:.2f} | {others[1]:.2f} |")
     return lines
+
+
+def _kept(run: Run, task: str) -> float | None:
+    return kept(run, task, float(run.curves[task].returns[0]))
 
 
 def _over_tasks(run: Run, measure: Callable[[Run, str], float | None]) -> float:

@@ -10,8 +10,10 @@ from typing import Any
 
 from clearl.errors import ReportError
 from clearl.report.arms import group_arms
+from clearl.report.headline import headline
+from clearl.report.lengths import to_common_length
 from clearl.report.load import load_runs
-from clearl.report.summary import Summary, headline, summarise
+from clearl.report.summary import Summary, summarise
 from clearl.report.tables import all_tables, write_tables
 from clearl.report.terminal import summary_table
 
@@ -22,8 +24,9 @@ _DIRS_SHOWN = 4
 
 def summarise_runs(dirs: Sequence[Path], *, title: str | None = None) -> Summary:
     """The numbers and findings of all runs at or below `dirs`, without writing anything."""
-    arms = group_arms(load_runs(dirs))
-    return summarise(arms, title=title or "Continual learning on " + ", ".join(_suites(arms)))
+    runs, notes = to_common_length(load_runs(dirs))
+    arms = group_arms(runs)
+    return summarise(arms, title=title or "Continual learning on " + ", ".join(_suites(arms)), notes=notes)
 
 
 def make_report(dirs: Sequence[Path], out: Path, *, title: str | None = None) -> Summary:

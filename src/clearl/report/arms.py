@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from clearl.errors import ReportError
-from clearl.report.load import Arm, Run
+from clearl.report.run import Arm, Run
 
 LABELS = {
     "separate": "Separate",
@@ -55,7 +55,6 @@ def group_arms(runs: Sequence[Run]) -> list[Arm]:
     arms = [Arm(name, tuple(sorted(group, key=lambda run: run.seed))) for name, group in named.items()]
     for arm in arms:
         _check_seeds(arm)
-    _check_lengths(arms)
     _check_suites(arms)
     return sorted(arms, key=_order)
 
@@ -113,18 +112,6 @@ def _check_seeds(arm: Arm) -> None:
                 f"arm {arm.name!r} has two runs with seed {run.seed}: {first[run.seed].path} and {run.path}; give one"
             )
         first[run.seed] = run
-
-
-def _check_lengths(arms: Sequence[Arm]) -> None:
-    """Scores that are averaged over training say nothing about each other unless the training is equally long."""
-    lengths: dict[float, list[str]] = {}
-    for arm in arms:
-        for run in arm.runs:
-            if run.planned_frames is not None:
-                lengths.setdefault(run.planned_frames, []).append(f"{arm.name} seed {run.seed} ({run.path.name})")
-    if len(lengths) > 1:
-        listed = "; ".join(f"{frames:,.0f} frames: {_some(names)}" for frames, names in sorted(lengths.items()))
-        raise ReportError(f"runs of different lengths cannot stand in one report ({listed}); report them one by one")
 
 
 def _check_suites(arms: Sequence[Arm]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from clearl.report.arms import base_name, label
 from clearl.report.figures import frames_axis
 from clearl.report.formatting import number
-from clearl.report.load import Arm
+from clearl.report.run import Arm
 from clearl.report.series import return_series
 from clearl.report.style import FAINT, INK, Panels, arm_colours, grid_columns, text_width
 from clearl.report.summary import Summary

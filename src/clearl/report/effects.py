@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from clearl.report import metrics
-from clearl.report.load import Arm, Run
+from clearl.report import metrics, retention
+from clearl.report.run import Arm, Run
+from clearl.report.scales import task_floor
 
 Sample = np.ndarray
 """Values of one arm, [seeds] or [seeds, tasks]."""
@@ -20,29 +21,30 @@ def finished(arm: Arm) -> list[Run]:
 
 def cumulative(arms: Sequence[Arm]) -> list[Sample] | None:
     """Cumulative scores on the tasks that all arms evaluated."""
-    return _matrices(arms, metrics.cumulative, _shared_tasks(arms))
+    return _matrices(arms, metrics.cumulative, shared_tasks(arms))
 
 
 def new_task_means(arms: Sequence[Arm]) -> list[Sample] | None:
     """Returns over the first visit of each task but the first: only then is there older experience to replay."""
-    shared = _shared_tasks(arms)
-    return _matrices(arms, metrics.first_visit_mean, [task for task in arms[0].tasks if task in shared][1:])
+    return _matrices(arms, metrics.first_visit_mean, new_tasks(arms))
 
 
 def kept(arms: Sequence[Arm]) -> list[Sample] | None:
-    """For each run the share kept, mean over its tasks."""
+    """The share kept [seeds, tasks]; NaN where a run has learnt nothing that it could keep."""
+    tasks = shared_tasks(arms)
+    floors = {task: task_floor(arms, task)[0] for task in tasks}
     samples = []
     for arm in arms:
-        shares = [[metrics.kept(run, task) for task in arm.tasks] for run in finished(arm)]
-        known = [[share for share in row if share is not None] for row in shares]
-        samples.append(np.array([np.mean(row) for row in known if row]))
+        rows = [[retention.kept(run, task, floors[task]) for task in tasks] for run in finished(arm)]
+        table = np.array(rows, dtype=float).reshape(-1, len(tasks))
+        samples.append(table[np.isfinite(table).any(axis=1)])
     return samples
 
 
 def probe_means(arms: Sequence[Arm]) -> list[Sample] | None:
-    """The probe's mean return over its visit, for each position."""
+    """The probe's mean return over its visit, for each position, counted from the floor."""
     task = arms[0].runs[0].probe_task
-    floor = _floor(arms, task) if task else 0.0
+    floor = task_floor(arms, task)[0] if task else 0.0
     means = [[metrics.probe_mean(run) for run in finished(arm)] for arm in arms]
     return [np.array([mean - floor for mean in row if mean is not None]) for row in means]
 
@@ -53,21 +55,21 @@ def _matrices(
     """For each arm [seeds, tasks], counted from the floor of each task; runs that miss a task are left out."""
     if not tasks:
         return None
-    floors = np.array([_floor(arms, task) for task in tasks])
+    floors = np.array([task_floor(arms, task)[0] for task in tasks])
     rows = [[[measure(run, task) for task in tasks] for run in finished(arm)] for arm in arms]
     return [
         np.array([row for row in arm if None not in row], dtype=float).reshape(-1, len(tasks)) - floors for arm in rows
     ]
 
 
-def _shared_tasks(arms: Sequence[Arm]) -> list[str]:
+def shared_tasks(arms: Sequence[Arm]) -> list[str]:
+    """The tasks that every finished run of the arms evaluated: the columns of `cumulative` and `kept`."""
     return [task for task in arms[0].tasks if all(task in run.curves for arm in arms for run in finished(arm))]
 
 
-def _floor(arms: Sequence[Arm], task: str) -> float:
-    """Scores count from zero, or from the least return seen where that is below zero, so that shares make sense."""
-    returns = [run.curves[task].returns.min() for arm in arms for run in arm.runs if task in run.curves]
-    return min(0.0, *returns) if returns else 0.0
+def new_tasks(arms: Sequence[Arm]) -> list[str]:
+    """The tasks of the columns of `new_task_means`."""
+    return shared_tasks(arms)[1:]
 
 
 def ratio(ours: Sample, theirs: Sample) -> float:
@@ -92,8 +94,15 @@ def position_between(middle: Sample, low: Sample, high: Sample) -> float:
 
 
 def mean(sample: Sample) -> float:
-    """The mean over seeds."""
-    return float(sample.mean())
+    """The mean over the tasks of a run where it is known, then over seeds; NaN where no run knows it."""
+    known = sample[np.isfinite(sample).any(axis=1)]
+    return float(np.nanmean(known, axis=1).mean()) if len(known) else np.nan
+
+
+def drift_difference(*positions: Sample) -> float:
+    """An arm's drift minus the baseline's; the first half of the samples is the arm's, position by position."""
+    half = len(positions) // 2
+    return drift(*positions[:half]) - drift(*positions[half:])
 
 
 def drift(*positions: Sample) -> float:

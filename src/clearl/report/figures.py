@@ -11,7 +11,7 @@ import numpy as np
 
 from clearl.report.arms import label
 from clearl.report.formatting import frames
-from clearl.report.load import Arm
+from clearl.report.run import Arm
 from clearl.report.series import Series
 from clearl.report.style import FAINT, PALETTE, Panels, arm_colours, grid_columns, task_colours, text_width
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from html import escape
+
 from clearl.report.stats import Interval, Stat
 
 
@@ -41,3 +43,8 @@ def frames(value: float) -> str:
         if abs(value) >= size:
             return f"{value / size:g}{unit}"
     return f"{value:g}"
+
+
+def breakable(name: str) -> str:
+    """A name for HTML that may wrap after its underscores."""
+    return escape(name).replace("_", "_<wbr>")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clearl.report import charts, figures
-from clearl.report.load import Arm
+from clearl.report.run import Arm
 from clearl.report.series import cumulative_series, return_series
 from clearl.report.style import figure_style, save
 from clearl.report.summary import Summary

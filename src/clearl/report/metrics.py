@@ -1,21 +1,19 @@
 """What one run achieved on one task, in numbers. Every measure is None where the run cannot tell.
 
 The *evaluated return* between two evaluations is the straight line between them; before the first and after the last
-it stays as it is. The *score at frame t* is the mean of the evaluations in the last 2 % of the run's planned frames
-before t (t included), or the last one before t where that stretch holds none. An *absence* of a task is the time from
-the end of a visit to the start of the next, or to the end of the run; it lasts at least one whole segment of the plan.
+it stays as it is. The *score at frame t* is the evaluation made exactly at a switch where there was one, else the mean
+of the evaluations in the last 2 % of the run's planned frames before t (t included), or the last one before t where
+that stretch holds none. docs/metrics.md has every formula.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from clearl.report.load import Curve, Run
+from clearl.report.run import Curve, Run
 
 SCORE_WINDOW = 0.02
 """Long enough to average a few evaluations, short against a visit."""
-LEARNT_SHARE = 0.05
-"""A visit that ends below this share of the task's best score has learnt nothing that could be kept."""
 
 
 def cumulative(run: Run, task: str) -> float | None:
@@ -26,19 +24,22 @@ def cumulative(run: Run, task: str) -> float | None:
 def mean_return(run: Run, task: str, start: float, end: float) -> float | None:
     """The mean of the evaluated return from frame `start` to frame `end`."""
     curve = run.curves.get(task)
-    if curve is None or end <= start:
-        return None
+    return None if curve is None or end <= start else mean_over(curve, start, end)
+
+
+def mean_over(curve: Curve, start: float, end: float) -> float:
+    """The mean of a curve between two frames."""
     inner = (curve.frames > start) & (curve.frames < end)
     frames = np.concatenate([[start], curve.frames[inner], [end]])
-    returns = np.interp(frames, curve.frames, curve.returns)
-    return float(np.sum(np.diff(frames) * (returns[1:] + returns[:-1]) / 2) / (end - start))
+    values = curve.at(frames)
+    return float(np.sum(np.diff(frames) * (values[1:] + values[:-1]) / 2) / (end - start))
 
 
 def running_cumulative(curve: Curve, at: np.ndarray) -> np.ndarray:
     """The mean of the evaluated return from frame 0 to each of the frames `at` > 0."""
     frames = np.union1d(np.union1d(curve.frames, at), [0.0])
-    returns = np.interp(frames, curve.frames, curve.returns)
-    areas = np.concatenate([[0.0], np.cumsum(np.diff(frames) * (returns[1:] + returns[:-1]) / 2)])
+    values = curve.at(frames)
+    areas = np.concatenate([[0.0], np.cumsum(np.diff(frames) * (values[1:] + values[:-1]) / 2)])
     return areas[np.searchsorted(frames, at)] / at
 
 
@@ -47,9 +48,29 @@ def final(run: Run, task: str) -> float | None:
     return score_at(run, task, run.end_frames)
 
 
+def final_success(run: Run, task: str) -> float | None:
+    """The share of episodes that reached the goal, at the end of training."""
+    return success_at(run, task, run.end_frames)
+
+
 def score_at(run: Run, task: str, frame: float, *, after: float = -np.inf) -> float | None:
     """The score at `frame`; only evaluations later than `after` count, and None if there are none."""
-    curve = run.curves.get(task)
+    measured = switch_score(run, task, frame)
+    return measured if measured is not None else _recent(run, run.curves.get(task), frame, after)
+
+
+def switch_score(run: Run, task: str, frame: float) -> float | None:
+    """The return evaluated exactly at the end of the segment that ends at `frame`."""
+    segment = run.segment_ending_at(frame)
+    return None if segment is None else run.switches.get(task, {}).get(segment)
+
+
+def success_at(run: Run, task: str, frame: float, *, after: float = -np.inf) -> float | None:
+    """The success rate at `frame`, by the same rule as the score."""
+    return _recent(run, run.success.get(task), frame, after)
+
+
+def _recent(run: Run, curve: Curve | None, frame: float, after: float) -> float | None:
     if curve is None:
         return None
     window = SCORE_WINDOW * (run.planned_frames or run.end_frames)
@@ -58,33 +79,6 @@ def score_at(run: Run, task: str, frame: float, *, after: float = -np.inf) -> fl
     if recent.any():
         return float(curve.returns[recent].mean())
     return float(curve.returns[before][-1]) if before.any() else None
-
-
-def absences(run: Run, task: str) -> list[tuple[float, float]]:
-    """For each absence of the task: its score at the end of the visit before, and at the end of the absence."""
-    visits = run.visits(task)
-    returns_at = [start for start, _ in visits[1:]] + [run.end_frames] * bool(visits)
-    scores = []
-    for (start, left), back in zip(visits, returns_at, strict=True):
-        learnt = score_at(run, task, left, after=start)
-        kept = score_at(run, task, back, after=left) if run.is_whole_absence(left, back) else None
-        if learnt is not None and kept is not None:
-            scores.append((learnt, kept))
-    return scores
-
-
-def forgetting(run: Run, task: str) -> float | None:
-    """The mean drop over the task's absences: score at the end of the visit, minus score at the end of the absence."""
-    drops = [learnt - kept for learnt, kept in absences(run, task)]
-    return float(np.mean(drops)) if drops else None
-
-
-def kept(run: Run, task: str) -> float | None:
-    """The share of the score that outlived an absence, mean over the absences before which something was learnt."""
-    curve = run.curves.get(task)
-    least = LEARNT_SHARE * float(curve.returns.max()) if curve is not None else 0.0
-    shares = [after / learnt for learnt, after in absences(run, task) if learnt > max(least, 0.0)]
-    return float(np.mean(shares)) if shares else None
 
 
 def backward_transfer(run: Run, task: str) -> float | None:
@@ -113,7 +107,7 @@ def forward_transfer(run: Run, task: str, separate: list[Run]) -> float | None:
     if ours is None:
         return None
     frames = visits[0][1] - visits[0][0]
-    theirs = [mean_return(other, task, 0.0, frames * float(other.meta.get("frames_scale") or 1)) for other in separate]
+    theirs = [mean_return(other, task, 0.0, frames * other.frames_scale) for other in separate]
     known = [value for value in theirs if value is not None]
     return ours - float(np.mean(known)) if known else None
 

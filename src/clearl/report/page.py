@@ -8,13 +8,14 @@ from html import escape
 from pathlib import Path
 
 from clearl.report.arms import label
-from clearl.report.formatting import frames
+from clearl.report.formatting import breakable, frames
 from clearl.report.gallery import Drawn
+from clearl.report.headline import headline
 from clearl.report.page_css import CSS
 from clearl.report.page_findings import findings_section
 from clearl.report.page_settings import settings_section
 from clearl.report.style import FAINT, GRID, INK
-from clearl.report.summary import Summary, headline
+from clearl.report.summary import Summary
 from clearl.report.tables import MEASURES, Table, suite_of
 
 _THEME = {INK: "var(--ink)", FAINT: "var(--faint)", GRID: "var(--line)"}
@@ -66,11 +67,6 @@ def inline_svg(svg: str, prefix: str, title: str) -> str:
     for colour, variable in _THEME.items():
         body = body.replace(colour, variable)
     return body.replace("<svg ", f'<svg role="img" aria-label="{escape(title, quote=True)}" ', 1)
-
-
-def breakable(name: str) -> str:
-    """A name that may wrap after its underscores."""
-    return escape(name).replace("_", "_<wbr>")
 
 
 def _header(summary: Summary) -> str:

@@ -7,15 +7,19 @@ from html import escape
 
 import numpy as np
 
+from clearl.report.arms import label
 from clearl.report.findings import Finding
-from clearl.report.formatting import with_interval
+from clearl.report.formatting import breakable, with_interval
+from clearl.report.stats import DECIDING_SEEDS
 
 _BADGES = {
     "holds": ("holds", "✓ holds"),
     "does not hold": ("fails", "✗ does not hold"),
     "undecided": ("undecided", "? undecided"),
+    "rival not tuned": ("undecided", "rival not tuned"),
 }
 _WIDTH, _AXIS_Y = 270.0, 14.0
+_TASKS_SHOWN = 12
 
 
 def findings_section(findings: Sequence[Finding]) -> str:
@@ -23,7 +27,7 @@ def findings_section(findings: Sequence[Finding]) -> str:
     measured = [finding for finding in findings if finding.effect is not None]
     rest = [finding for finding in findings if finding.effect is None]
     counts = {verdict: sum(f.verdict == verdict for f in measured) for verdict in _BADGES}
-    tally = ", ".join(f"{count} {_plural(verdict, count)}" for verdict, count in counts.items() if count)
+    tally = ", ".join(_tally(verdict, count) for verdict, count in counts.items() if count)
     cards = "".join(_card(finding) for finding in measured)
     missing = "".join(f"<li>{escape(f.claim.claim)}: {escape(f.why)}.</li>" for f in rest)
     intro = f"{len(measured)} of the paper's {len(findings)} claims were measured: {tally}." if measured else (
@@ -33,27 +37,56 @@ def findings_section(findings: Sequence[Finding]) -> str:
         f"<details><summary>{len(rest)} claims not measured here</summary><ul>{missing}</ul></details>" if rest else ""
     )
     return f"""<section id="findings"><h2>Findings</h2>
-<p>{intro} A claim holds if the 95 % interval of its effect (bootstrap over seeds) lies within the shaded range,
-which was fixed beforehand; it does not hold if the interval lies wholly outside, and is undecided otherwise.</p>
-<p class="soft">Read the verdicts with care: over few seeds this interval is too narrow (nominally 95 %, it covers
-about 75 to 80 % at 3 seeds and 84 to 88 % at 5, by simulation), and the claims are tested one by one, without a
-correction for their number.</p>
+<p>{intro} A claim holds if its effect lies within the shaded range, which was fixed beforehand; it does not hold if
+the effect lies outside; else it is undecided. Both at the 5 % level for all measured claims together.</p>
+<p class="soft">Bars are 95 % t-intervals over seeds (ratios on the log scale, standard errors by leaving out one seed
+at a time); p is corrected for the number of claims by Holm's method. Fewer than {DECIDING_SEEDS} seeds decide nothing.
+Scores count from the return of an untrained network; the paper's own effects, from zero. The verdicts on single tasks
+are corrected for the number of tasks.</p>
 <div class="findings">{cards}</div>{hidden}</section>"""
 
 
 def _card(finding: Finding) -> str:
     style, text = _BADGES[finding.verdict]
     claim = finding.claim
-    theirs = "" if finding.paper_effect is None else f" The paper's own table gives {finding.paper_effect:.2f}."
+    told = "" if finding.paper_effect is None else f" The paper's own table gives {finding.paper_effect:.2f}."
+    if finding.oracle is not None:
+        told += f" Oracle: this schedule with no forgetting at all gives {finding.oracle:.2f}."
+    if finding.sanity:
+        shares = ", ".join(f"{label(name)} {share:.2f}" for name, share in finding.sanity.items())
+        told += f" Beside the plain baseline: {shares}."
+    p_value = "" if finding.p_value is None else f' <span class="p">p {_p_text(finding.p_value)}</span>'
     return f"""<article class="finding"><div><span class="verdict {style}">{text}</span></div>
 <div><h3>{escape(claim.claim)}</h3><p>The paper: {escape(claim.paper)}.</p>
-<p>Measured: {escape(claim.measure)}.{theirs} {escape(_sentence(finding.why))} ({escape(claim.reason)}).</p></div>
-<div class="effect"><b>{escape(with_interval(finding.effect))}</b>{_plot(finding)}</div></article>"""
+<p>Measured: {escape(claim.measure)}.{escape(told)} {escape(_sentence(finding.why))} ({escape(claim.reason)}).</p>
+{_tasks(finding)}</div>
+<div class="effect"><b>{escape(with_interval(finding.effect))}</b>{p_value}{_plot(finding)}</div></article>"""
 
 
-def _plural(verdict: str, count: int) -> str:
-    words = {"holds": "hold", "does not hold": "do not hold", "undecided": "are undecided"}
-    return words[verdict] if count != 1 else {"undecided": "is undecided"}.get(verdict, verdict)
+def _tasks(finding: Finding) -> str:
+    """The claim on each task: opposite effects cancel in the mean."""
+    if not finding.tasks:
+        return ""
+    shown = list(finding.tasks.items())[:_TASKS_SHOWN]
+    items = "".join(
+        f'<li><span class="verdict {_BADGES[one.verdict][0]}">{_BADGES[one.verdict][1]}</span> '
+        f"{breakable(task)} {escape(with_interval(one.effect))}</li>"
+        for task, one in shown
+    )
+    rest = len(finding.tasks) - len(shown)
+    return f'<ul class="tasks">{items}{f"<li>and {rest} more tasks in findings.json</li>" if rest else ""}</ul>'
+
+
+def _p_text(p_value: float) -> str:
+    return "&lt; 0.001" if p_value < 0.001 else f"= {p_value:.3f}" if p_value < 0.1 else f"= {p_value:.2f}"
+
+
+def _tally(verdict: str, count: int) -> str:
+    plural = {"holds": "hold", "does not hold": "do not hold", "undecided": "are undecided"}
+    single = {"undecided": "is undecided"}
+    if verdict == "rival not tuned":
+        return f"{count} not judged, since a rival is not tuned"
+    return f"{count} {plural[verdict] if count != 1 else single.get(verdict, verdict)}"
 
 
 def _sentence(text: str) -> str:

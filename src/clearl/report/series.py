@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clearl.report.load import Arm, Curve, Run
 from clearl.report.metrics import running_cumulative
+from clearl.report.run import Arm, Curve, Run
 
 GRID_POINTS = 200
 

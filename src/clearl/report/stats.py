@@ -1,13 +1,13 @@
-"""Over seeds: mean, standard deviation, and intervals by bootstrap (SciPy's; without SciPy there are none).
+"""Over seeds: mean, standard deviation, t-intervals, and Holm's correction.
 
-A percentile bootstrap over few seeds is too narrow. Simulated on normal scores, its nominal 95 % interval of a mean
-holds the truth in 75 % of cases at 3 seeds, 84 % at 5 and 91 % at 10; that of a difference of two arms in 80, 88 and
-93 %.
+An effect is a function of the scores of some arms. Its standard error is the jackknife's (leave one seed out, arm by
+arm), its degrees of freedom are Welch's and Satterthwaite's. For one mean this is Student's interval, for a difference
+of two means Welch's. Ratios are treated on the log scale. A simulation in the tests shows the coverage at 3 to 10
+seeds.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 MIN_SEEDS = 3
-"""Below this, an interval would say more about the method of making intervals than about the runs."""
-RESAMPLES = 2000
+"""Below this an interval would say more about the method of making intervals than about the runs."""
+DECIDING_SEEDS = 5
+"""Arms of fewer finished seeds decide nothing."""
 CONFIDENCE = 0.95
-_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -51,52 +51,104 @@ class Interval:
     value: float
     low: float | None = None
     high: float | None = None
+    error: float = np.nan
+    """Standard error, on the log scale where `is_log`."""
+    degrees: float = np.nan
+    is_log: bool = False
+
+    def p_above(self, edge: float) -> float:
+        """One-sided p of the data if the effect were not above `edge`."""
+        return self._tail(edge, 1.0)
+
+    def p_below(self, edge: float) -> float:
+        """One-sided p of the data if the effect were not below `edge`."""
+        return self._tail(edge, -1.0)
+
+    def _tail(self, edge: float, sign: float) -> float:
+        distance = sign * (self._scaled(self.value) - self._scaled(edge))
+        if self.error == 0 or np.isinf(distance):
+            return 0.0 if distance >= 0 else 1.0
+        from scipy.stats import t
+
+        return float(t.sf(distance / self.error, self.degrees))
+
+    def _scaled(self, value: float) -> float:
+        if not self.is_log:
+            return value
+        return float(np.log(value)) if value > 0 else -np.inf
 
     def to_json(self) -> dict[str, Any]:
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
-def iqm(scores: np.ndarray) -> Interval | None:
-    """The interquartile mean of normalised scores [seeds, tasks], with a bootstrap stratified by task."""
-    if scores.shape[0] < MIN_SEEDS or not scores.shape[1]:
-        return None
-    from scipy.stats import trim_mean
+def over_seeds(samples: Sequence[np.ndarray], effect: Callable[..., float], *, is_log: bool = False) -> Interval | None:
+    """An effect between arms with its interval; None where the effect itself is not finite.
 
-    def statistic(*columns: np.ndarray, axis: int = -1) -> Any:
-        return trim_mean(np.concatenate(columns, axis=axis), 0.25, axis=axis)
-
-    return _bootstrap([scores[:, task] for task in range(scores.shape[1])], statistic, vectorized=True)
-
-
-def over_seeds(samples: Sequence[np.ndarray], effect: Callable[..., float]) -> Interval | None:
-    """An effect between arms, with its interval when the seeds of every arm are drawn anew.
-
-    `samples` holds one array [seeds, ...] for each arm; `effect` takes such arrays. An effect that is not finite, on
-    the runs themselves or when drawn anew, has no interval.
+    `samples` holds one array [seeds, ...] for each arm; `effect` takes such arrays. With `is_log` the effect is a
+    ratio above 0. An effect that is not finite when some seed is left out has no interval.
     """
     value = effect(*samples)
     if not np.isfinite(value):
         return None
     if any(len(sample) < MIN_SEEDS for sample in samples):
         return Interval(value)
-
-    def statistic(*rows: np.ndarray) -> float:
-        return effect(*(sample[row.astype(int)] for sample, row in zip(samples, rows, strict=True)))
-
-    return _bootstrap([np.arange(len(sample)) for sample in samples], statistic, vectorized=False)
-
-
-def _bootstrap(data: Sequence[np.ndarray], statistic: Callable[..., Any], *, vectorized: bool) -> Interval:
-    from scipy.stats import DegenerateDataWarning, bootstrap
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DegenerateDataWarning)  # a draw without a finite effect: no bounds, below
-        result = bootstrap(
-            tuple(data), statistic, n_resamples=RESAMPLES, confidence_level=CONFIDENCE, method="percentile",
-            vectorized=vectorized, rng=np.random.default_rng(_SEED),
-        )  # fmt: skip
-    value = float(statistic(*(np.asarray(sample) for sample in data)))
-    low, high = float(result.confidence_interval.low), float(result.confidence_interval.high)
-    if not np.isfinite([low, high]).all():
+    variances = np.array([_jackknife(samples, place, effect, is_log=is_log) for place in range(len(samples))])
+    centre = np.log(value) if is_log and value > 0 else value
+    if not np.isfinite(variances).all() or (is_log and value <= 0):
         return Interval(value)
-    return Interval(value, low, high)
+    error = float(np.sqrt(variances.sum()))
+    degrees = _degrees(variances, [len(sample) for sample in samples])
+    from scipy.stats import t
+
+    reach = float(t.ppf((1 + CONFIDENCE) / 2, degrees)) * error if error > 0 else 0.0
+    low, high = centre - reach, centre + reach
+    low, high = (float(np.exp(low)), float(np.exp(high))) if is_log else (float(low), float(high))
+    return Interval(value, low, high, error, degrees, is_log)
+
+
+def mean_interval(values: np.ndarray) -> Interval | None:
+    """The mean over seeds with Student's interval."""
+    return over_seeds([values], lambda sample: float(sample.mean())) if values.size else None
+
+
+def iqm(scores: np.ndarray) -> Interval | None:
+    """The interquartile mean of normalised scores [seeds, tasks]; seeds are left out whole."""
+    if scores.shape[0] < MIN_SEEDS or not scores.shape[1]:
+        return None
+    from scipy.stats import trim_mean
+
+    return over_seeds([scores], lambda sample: float(trim_mean(sample.ravel(), 0.25)))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjusted p-values: all of them may be held to one level together."""
+    adjusted = [1.0] * len(p_values)
+    largest = 0.0
+    for rank, place in enumerate(np.argsort(p_values, kind="stable")):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = largest
+    return adjusted
+
+
+def _jackknife(samples: Sequence[np.ndarray], place: int, effect: Callable[..., float], *, is_log: bool) -> float:
+    """The part of the effect's variance that the seeds of one arm bring."""
+    count = len(samples[place])
+    values = []
+    for left_out in range(count):
+        reduced = list(samples)
+        reduced[place] = np.delete(samples[place], left_out, axis=0)
+        values.append(effect(*reduced))
+    found = np.array(values)
+    if is_log:
+        if not (found > 0).all():
+            return np.nan
+        found = np.log(found)
+    return float((count - 1) / count * np.sum((found - found.mean()) ** 2))
+
+
+def _degrees(variances: np.ndarray, counts: Sequence[int]) -> float:
+    """Welch's and Satterthwaite's degrees of freedom."""
+    total = variances.sum()
+    if total == 0:
+        return float(sum(counts) - len(counts))
+    return float(total**2 / np.sum(variances**2 / (np.array(counts) - 1)))

@@ -1,29 +1,25 @@
-"""The numbers of a report: arm x task x measure over seeds, and the one sentence that sums them up."""
+"""The numbers of a report: arm x task x measure over seeds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from clearl.report import metrics
-from clearl.report.arms import base_name, label
-from clearl.report.effects import drift
+from clearl.report import continual_world, metrics, retention
+from clearl.report.arms import label
 from clearl.report.findings import Finding, find
-from clearl.report.formatting import percent
-from clearl.report.load import Arm, Run
+from clearl.report.headline import headline
+from clearl.report.oracle import learning_curve, oracle, regret
+from clearl.report.run import Arm, Run
+from clearl.report.scales import Scale, task_scales
 from clearl.report.stats import Interval, Stat, iqm
 
-MEASURES: dict[str, Callable[[Run, str], float | None]] = {
-    "cumulative": metrics.cumulative,
-    "final": metrics.final,
-    "forgetting": metrics.forgetting,
-    "kept": metrics.kept,
-    "backward_transfer": metrics.backward_transfer,
-}
 VERSION = 1
+ALONE = ("separate", "simultaneous")
+"""Protocols in which no task is ever away."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +30,9 @@ class ArmSummary:
     tasks: dict[str, dict[str, Stat]]
     """Task to measure to its values over seeds."""
     iqm: Interval | None
-    """Of the cumulative scores, each as a share of the reference arm's."""
+    """Of the normalised scores: cumulative, from the floor, as a share of the reference arm's."""
+    normalised: float | None = None
+    """The mean of the normalised scores over tasks and seeds."""
     probe: Stat | None = None
 
     @property
@@ -50,9 +48,25 @@ class ArmSummary:
         known = [mean for mean in means if mean is not None]
         return float(np.mean(known)) if known else None
 
+    def matrix(self) -> dict[str, list[float | None]]:
+        """Task x time: the mean score on each task at the end of each segment."""
+        table = {}
+        for task in self.tasks:
+            rows = [retention.segment_scores(run, task) for run in self.arm.runs]
+            columns = [[row[at] for row in rows if at < len(row)] for at in range(max(map(len, rows), default=0))]
+            known = [[value for value in column if value is not None] for column in columns]
+            table[task] = [float(np.mean(values)) if values else None for values in known]
+        return table
+
     def to_json(self) -> dict[str, Any]:
         tasks = {task: {name: stat.to_json() for name, stat in stats.items()} for task, stats in self.tasks.items()}
-        extra: dict[str, Any] = {"iqm_cumulative": self.iqm.to_json() if self.iqm else None}
+        longest = max(self.arm.runs, key=lambda run: len(run.spans))
+        spans = [{"tasks": list(span.tasks), "end_frames": span.end} for span in longest.spans if span.end < np.inf]
+        extra: dict[str, Any] = {
+            "iqm_cumulative": self.iqm.to_json() if self.iqm else None,
+            "normalised_cumulative": self.normalised,
+            "matrix": {"segments": spans, "tasks": self.matrix()},
+        }
         if self.probe is not None:
             extra |= {"probe_position": self.arm.probe_position, "probe_mean": self.probe.to_json()}
         return {"seeds": self.arm.seeds, "tasks": tasks, "boundaries": self.boundaries, **extra}
@@ -69,109 +83,75 @@ class Summary:
     """The arm that the normalised scores are shares of."""
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    scales: dict[str, Scale] = field(default_factory=dict)
+    oracle: dict[str, float] = field(default_factory=dict)
+    """Task to the cumulative score of the sequential arms' schedule with no forgetting at all."""
+
+    @property
+    def oracle_share(self) -> float | None:
+        """The oracle's mean normalised score."""
+        if self.reference is None:
+            return None
+        shares = [
+            (best - self.scales[task].floor) / (level - self.scales[task].floor)
+            for task, best in self.oracle.items()
+            if (level := self.arms[self.reference].tasks[task]["cumulative"].mean) is not None
+            and level > self.scales[task].floor
+        ]
+        return float(np.mean(shares)) if shares else None
 
     def to_json(self) -> dict[str, Any]:
         arms = {name: arm.to_json() for name, arm in self.arms.items()}
+        scales = {task: {"floor": scale.floor, "top": scale.top} for task, scale in self.scales.items()}
         return {"v": VERSION, "title": self.title, "headline": headline(self), "arms": arms,
-                "reference": self.reference, "notes": self.notes}  # fmt: skip
+                "reference": self.reference, "scales": scales, "notes": self.notes,
+                "oracle": {"cumulative": self.oracle, "normalised": self.oracle_share}}  # fmt: skip
 
 
-def summarise(arms: Sequence[Arm], *, title: str) -> Summary:
+def summarise(arms: Sequence[Arm], *, title: str, notes: Sequence[str] = ()) -> Summary:
     """Measure every arm on every task."""
     tasks = list(dict.fromkeys(task for arm in arms for task in arm.tasks))
     probes = {run.probe_task for arm in arms for run in arm.runs if run.probe_position is not None}
     tasks.sort(key=lambda task: task in probes)
+    scales = task_scales(arms, tasks)
     separate = [run for arm in arms if arm.name == "separate" for run in arm.runs]
-    reference = _reference(arms, tasks)
+    reference = _reference(arms, scales)
     summaries = {}
     for arm in arms:
-        stats = {task: _measure(arm, task, separate) for task in arm.tasks}
-        summaries[arm.name] = ArmSummary(arm, stats, _normalised_iqm(arm, reference, tasks), _probe(arm))
-    return Summary(title, summaries, tasks, reference.name if reference else None, find(arms), _notes(arms))
+        stats = {task: _measure(arm, task, scales[task], separate) for task in arm.tasks}
+        shares = _normalised(arm, reference, scales)
+        mean = float(shares.mean()) if shares.size else None
+        summaries[arm.name] = ArmSummary(arm, stats, iqm(shares), mean, _probe(arm))
+    return Summary(
+        title, summaries, tasks, reference.name if reference else None, find(arms), [*notes, *_notes(arms, scales)],
+        scales, _oracle(arms, reference, tasks),
+    )  # fmt: skip
 
 
-def headline(summary: Summary) -> str:
-    """One sentence that says in numbers what was seen."""
-    if sentence := _probe_headline(summary):
-        return sentence
-    arms = {name: arm for name, arm in summary.arms.items() if arm.mean("kept") is not None}
-    if not arms:
-        return _plain_headline(summary)
-    low, high = _contrast(arms)
-    tasks = [task for task in arms[low].tasks if None not in (_kept(arms[low], task), _kept(arms[high], task))]
-    if low == high or not tasks:
-        return f"While a task was away, {_speak(low)} kept {percent(arms[low].mean('kept'))} of its score on it."
-    if len(tasks) == 1:
-        return _capitalised(
-            f"{_speak(low)} kept {percent(_kept(arms[low], tasks[0]))} of its {tasks[0]} score while away, "
-            f"{_speak(high)} kept {percent(_kept(arms[high], tasks[0]))}."
-        )
-    widest = max(tasks, key=lambda task: abs((_kept(arms[high], task) or 0.0) - (_kept(arms[low], task) or 0.0)))
-    return (
-        f"While a task was away, {_speak(low)} kept {percent(_mean_kept(arms[low], tasks))} of its score on it and "
-        f"{_speak(high)} {percent(_mean_kept(arms[high], tasks))} (mean of {len(tasks)} tasks); the gap was widest on "
-        f"{widest}: {percent(_kept(arms[low], widest))} against {percent(_kept(arms[high], widest))}."
-    )
+def _measure(arm: Arm, task: str, scale: Scale, separate: list[Run]) -> dict[str, Stat]:
+    """Every measure of docs/metrics.md that the runs have."""
 
+    def stat(measure: Any, *more: Any) -> Stat:
+        return Stat(tuple(measure(run, task, *more) for run in arm.runs))
 
-def _mean_kept(arm: ArmSummary, tasks: Sequence[str]) -> float:
-    return float(np.mean([_kept(arm, task) or 0.0 for task in tasks]))
-
-
-def _kept(arm: ArmSummary, task: str) -> float | None:
-    stat = arm.stat(task, "kept")
-    return stat.mean if stat else None
-
-
-def _contrast(arms: dict[str, ArmSummary]) -> tuple[str, str]:
-    """The two arms that the sentence compares: the baseline with CLEAR or else with the arm that scores best.
-
-    An arm that keeps all of the little that it has learnt is not what a reader should take away. Without a baseline it
-    is the two that keep least and most.
-    """
-    others = [name for name in arms if name != "sequential"]
-    if "sequential" in arms and others:
-        return "sequential", "clear" if "clear" in arms else max(
-            others, key=lambda n: arms[n].mean("cumulative") or 0.0
-        )
-    ranked = sorted(arms, key=lambda name: arms[name].mean("kept") or 0.0)
-    return ranked[0], ranked[-1]
-
-
-def _probe_headline(summary: Summary) -> str | None:
-    """Where a probe was put at several positions, how much the last one cost."""
-    drifts = {}
-    for base in dict.fromkeys(base_name(name) for name in summary.arms):
-        probes = [arm.probe for name, arm in summary.arms.items() if base_name(name) == base and arm.probe]
-        if len(probes) > 1 and all(probe.values.size for probe in probes):
-            drifts[base] = drift(*(probe.values for probe in probes))
-    if not drifts:
-        return None
-    listed = ", ".join(f"{round(100 * change):+d} % with {_speak(base)}" for base, change in drifts.items())
-    told = f"From its first to its last position, the return on the probe changed by {listed} (of its mean over all)."
-    return told.replace("-", "−")
-
-
-def _plain_headline(summary: Summary) -> str:
-    scores = {name: mean for name, arm in summary.arms.items() if (mean := arm.mean("cumulative")) is not None}
-    if not scores:
-        return "No evaluation has been recorded yet."
-    listed = ", ".join(f"{label(name)} {score:.2f}" for name, score in scores.items())
-    return f"Mean return over all of training, averaged over the tasks: {listed}."
-
-
-def _speak(name: str) -> str:
-    return label(name).replace(label("sequential"), "the baseline")
-
-
-def _capitalised(sentence: str) -> str:
-    return sentence[0].upper() + sentence[1:]
-
-
-def _measure(arm: Arm, task: str, separate: list[Run]) -> dict[str, Stat]:
-    stats = {name: Stat(tuple(measure(run, task) for run in arm.runs)) for name, measure in MEASURES.items()}
-    if separate and arm.runs[0].protocol not in ("separate", "simultaneous"):
-        stats["forward_transfer"] = Stat(tuple(metrics.forward_transfer(run, task, separate) for run in arm.runs))
+    stats = {
+        "cumulative": stat(metrics.cumulative),
+        "final": stat(metrics.final),
+        "forgetting": stat(retention.forgetting),
+        "kept": stat(retention.kept, scale.floor),
+        "area_lost": stat(retention.area_lost, scale.floor),
+        "backward_transfer": stat(metrics.backward_transfer),
+    }
+    if any(task in run.success for run in arm.runs):
+        stats["success"] = stat(metrics.final_success)
+    if arm.runs[0].protocol in ALONE:
+        return stats
+    stats["cw_performance"] = stat(continual_world.performance, scale)
+    stats["cw_forgetting"] = stat(continual_world.forgetting, scale)
+    if separate:
+        stats["forward_transfer"] = stat(metrics.forward_transfer, separate)
+        stats["cw_forward_transfer"] = stat(continual_world.forward_transfer, scale, separate)
+        stats["regret"] = stat(regret, learning_curve(separate, task))
     return stats
 
 
@@ -179,14 +159,20 @@ def _probe(arm: Arm) -> Stat | None:
     return None if arm.probe_position is None else Stat(tuple(metrics.probe_mean(run) for run in arm.runs))
 
 
-def _reference(arms: Sequence[Arm], tasks: Sequence[str]) -> Arm | None:
+def _reference(arms: Sequence[Arm], scales: dict[str, Scale]) -> Arm | None:
     """What scores are shares of: training without forgetting where it was run, else the arm that did best."""
-    named = {arm.name: arm for arm in arms}
-    for name in ("simultaneous", "separate"):
-        if name in named and np.isfinite(_means(named[name], tasks)).any():
-            return named[name]
-    measured = [arm for arm in arms if np.isfinite(_means(arm, tasks)).any()]
-    return max(measured, key=lambda arm: float(np.nanmean(_means(arm, tasks))), default=None)
+    tasks = list(scales)
+    above = {arm.name: _means(arm, tasks) - [scale.floor for scale in scales.values()] for arm in arms}
+    known = [arm for arm in arms if np.isfinite(above[arm.name]).any()]
+    for name in ALONE[::-1]:
+        if found := [arm for arm in known if arm.name == name]:
+            return found[0]
+    best = np.array([max((above[arm.name][at] for arm in known if np.isfinite(above[arm.name][at])), default=np.nan)
+                     for at in range(len(tasks))])  # fmt: skip
+    usable = best > 0
+    if not usable.any():
+        return known[0] if known else None
+    return max(known, key=lambda arm: float(np.nan_to_num(above[arm.name][usable] / best[usable]).mean()))
 
 
 def _means(arm: Arm, tasks: Sequence[str]) -> np.ndarray:
@@ -194,20 +180,56 @@ def _means(arm: Arm, tasks: Sequence[str]) -> np.ndarray:
     return np.array([np.nan if mean is None else mean for mean in means])
 
 
-def _normalised_iqm(arm: Arm, reference: Arm | None, tasks: Sequence[str]) -> Interval | None:
+def _normalised(arm: Arm, reference: Arm | None, scales: dict[str, Scale]) -> np.ndarray:
+    """[seeds, tasks]: cumulative scores from the floor as shares of the reference's; tasks that it never learnt are
+    left out, and runs that lack a task."""
     if reference is None:
-        return None
-    shared = [task for task, mean in zip(tasks, _means(reference, tasks), strict=True) if mean > 0]
-    if not shared:
-        return None
-    scale = _means(reference, shared)
-    rows = [[metrics.cumulative(run, task) for task in shared] for run in arm.runs]
-    whole = np.array([row for row in rows if None not in row], dtype=float).reshape(-1, len(shared))
-    return iqm(whole / scale)
+        return np.zeros((0, 0))
+    tasks = list(scales)
+    floors = np.array([scale.floor for scale in scales.values()])
+    levels = _means(reference, tasks) - floors
+    usable = [place for place in range(len(tasks)) if levels[place] > 0 and tasks[place] in arm.tasks]
+    if not usable:
+        return np.zeros((0, 0))
+    rows = [[metrics.cumulative(run, tasks[place]) for place in usable] for run in arm.runs]
+    whole = np.array([row for row in rows if None not in row], dtype=float).reshape(-1, len(usable))
+    return (whole - floors[usable]) / levels[usable]
 
 
-def _notes(arms: Sequence[Arm]) -> list[str]:
+def _oracle(arms: Sequence[Arm], reference: Arm | None, tasks: Sequence[str]) -> dict[str, float]:
+    """The oracle on the schedule that all other arms share; nothing where they do not, or nothing to learn from."""
+    others = [run for arm in arms for run in arm.runs if run.protocol not in ALONE and run.end_frames > 0]
+    plans = {tuple((span.tasks, span.start) for span in run.spans) for run in others}
+    if reference is None or reference.name not in ALONE or len(plans) != 1:
+        return {}
+    longest = max(others, key=lambda run: run.end_frames)
+    scores = {}
+    for task in tasks:
+        learnt = learning_curve(reference.runs, task)
+        best = None if learnt is None else oracle(longest, task, learnt)
+        scores |= {} if best is None else {task: best}
+    return scores
+
+
+def _notes(arms: Sequence[Arm], scales: dict[str, Scale]) -> list[str]:
     notes = []
+    runs = [run for arm in arms for run in arm.runs]
+    away = [absence for run in runs for task in run.curves for absence in retention.absences(run, task)]
+    if any(not absence.at_switches for absence in away):
+        notes.append(
+            "Not every run was evaluated exactly at its switches: there, what was kept compares the evaluations next "
+            "before the switches, which are not switch evaluations and are noisier."
+        )
+    guessed = [task for task, scale in scales.items() if not scale.is_measured and any(task in r.curves for r in runs)]
+    if guessed:
+        notes.append(f"No evaluation before training on {_some(guessed)}: scores count from 0, or the least return.")
+    for run in runs:
+        if len(run.columns) > 1:
+            plotted, *other = [name.replace("_", " ") for name in run.columns]
+            notes.append(
+                f"Progress & Compress: the {plotted} is plotted and scored, not the {', '.join(other)} column."
+            )
+            break
     for arm in arms:
         for run in arm.runs:
             who = f"{label(arm.name)}, seed {run.seed}"
@@ -224,3 +246,7 @@ def _notes(arms: Sequence[Arm]) -> list[str]:
         missing = [task for task in arm.tasks if any(task not in run.curves for run in arm.runs if run.curves)]
         notes += [f"{label(arm.name)}: not every seed evaluated {task}." for task in missing]
     return notes
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -33,15 +33,28 @@ class Measure:
 
 MEASURES = (
     Measure("cumulative", "Cumulative score", "the mean return over all of training, read at the end", "high"),
-    Measure("final", "Final score", "the mean of the evaluations in the last 2 % of training", "high"),
+    Measure("final", "Final score", "the return evaluated at the end of training", "high"),
+    Measure("success", "Success rate", "the share of evaluation episodes that reach the goal, at the end", "high"),
     Measure("forgetting", "Forgetting",
             "score at the end of a visit minus score at the end of the absence after it, mean over absences", "low"),
     Measure("kept", "Kept while away",
-            "score at the end of an absence as a share of the score at the end of the visit before, mean over absences",
-            "high"),
+            "score at the end of an absence as a share of the score when the task was left, from the return of an "
+            "untrained network on; absences weigh by what was learnt", "high"),
+    Measure("area_lost", "Area lost while away",
+            "share of the score when the task was left that was missing while it was away, mean over that time", "low"),
     Measure("backward_transfer", "Backward transfer", "final score minus score at the end of the first visit", "high"),
     Measure("forward_transfer", "Forward transfer",
             "mean return over the first visit minus that of a separate network over as many frames", "high"),
+    Measure("regret", "Regret to the task alone",
+            "return of a network that saw the task alone, after as many frames of it, minus the return; mean over "
+            "training", "low"),
+    Measure("cw_performance", "Performance (Continual World)",
+            "p at the end of training; p is the success rate, else the return from an untrained network's (0) to the "
+            "reference's (1)", "high"),
+    Measure("cw_forgetting", "Forgetting (Continual World)",
+            "p at the end of the task's last visit minus p at the end of training", "low"),
+    Measure("cw_forward_transfer", "Forward transfer (Continual World)",
+            "(AUC - AUC alone) / (1 - AUC alone), AUC being the mean of p over the first visit", "high"),
 )  # fmt: skip
 
 

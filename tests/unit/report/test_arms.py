@@ -69,13 +69,6 @@ def test_the_same_seed_twice_is_refused(make_run):
         _arms(make_run)
 
 
-def test_runs_of_different_lengths_are_refused_with_their_lengths(make_run):
-    make_run("clear", 0)
-    make_run("sequential", 0, cycles=3)
-    with pytest.raises(ReportError, match=r"4,000 frames: clear seed 0.*; 6,000 frames: sequential seed 0.*one by one"):
-        _arms(make_run)
-
-
 def test_an_unfinished_run_is_of_the_planned_length(make_run):
     make_run("clear", 0)
     make_run("clear", 1, until=0.2, status="running")

@@ -40,6 +40,28 @@ def test_two_evaluations_of_the_same_weights_count_as_their_mean(tmp_path):
     assert (curve.frames.tolist(), curve.returns.tolist()) == ([10, 20], [2, 5])
 
 
+def test_evaluations_at_switches_are_read_by_segment_and_weigh_by_their_episodes(tmp_path):
+    RunDir.create(tmp_path, config_text="", meta={})
+    with MetricsWriter(tmp_path) as writer:
+        common = {"task": "a", "frames": 10, "updates": 0, "wall_s": 0.0}
+        writer.write(eval_row(mean_return=1.0, episodes=16, **common))
+        writer.write({**eval_row(mean_return=6.0, episodes=64, segment=2, **common), "success_rate": 0.75})
+    run = load_run(tmp_path)
+    assert run.switches == {"a": {2: 6.0}}
+    assert run.curves["a"].returns.tolist() == [(16 * 1.0 + 64 * 6.0) / 80]
+    assert run.success["a"].returns.tolist() == [0.75]
+
+
+def test_of_two_columns_the_knowledge_base_is_plotted(tmp_path):
+    RunDir.create(tmp_path, config_text="", meta={})
+    with MetricsWriter(tmp_path) as writer:
+        for frames, column, value in ((10, "active", 1.0), (20, "active", 9.0), (20, "knowledge_base", 3.0)):
+            common = {"frames": frames, "episodes": 1, "updates": 0, "wall_s": 0.0}
+            writer.write(eval_row(task="a", mean_return=value, column=column, **common))
+    run = load_run(tmp_path)
+    assert run.curves["a"].returns.tolist() == [1.0, 3.0] and run.columns == ("knowledge_base", "active")
+
+
 def test_neighbouring_visits_are_one(make_run):
     run = load_run(make_run("clear", segments=[(["a"], 100), (["a", "b"], 100), (["b"], 100)]))
     assert run.visits("a") == [(0, 200)] and run.visits("b") == [(100, 300)]

@@ -30,10 +30,16 @@ def test_the_summary_has_the_fixed_form(make_run):
     assert arm["boundaries"] == "none"
 
 
+def _levels(levels: dict[str, float], floor: float = 0.0):
+    return lambda task, share: levels[task] if share > 0 else floor
+
+
 def test_normalised_scores_are_shares_of_simultaneous_training(make_run):
     for seed in range(3):
-        make_run("simultaneous", seed, protocol="simultaneous", returns=lambda task, share: {"a": 4.0, "b": 40.0}[task])
-        make_run("clear", seed, returns=lambda task, share: {"a": 6.0, "b": 60.0}[task])
+        make_run(
+            "simultaneous", seed, protocol="simultaneous", evals_per_visit=40, returns=_levels({"a": 4.0, "b": 40.0})
+        )
+        make_run("clear", seed, returns=_levels({"a": 6.0, "b": 60.0}))
     summary = _summary(make_run)
     assert summary.reference == "simultaneous"
     iqm = summary.arms["clear"].iqm
@@ -51,9 +57,11 @@ def test_forward_transfer_needs_the_separate_runs(make_run):
 
 
 def _forgets(keeps: dict[str, float]):
-    """At the end of a visit a task stands at 10, at the end of an absence at 10 * keeps."""
+    """At the end of a visit a task stands at 10, at the end of an absence at 10 * keeps; untrained, at 0."""
 
     def returns(task: str, share: float) -> float:
+        if share == 0:
+            return 0.0
         visit = int(np.ceil(share * 4 - 1e-9)) - 1
         return 10.0 if "ab"[visit % 2] == task else 10.0 * keeps[task]
 
@@ -78,14 +86,16 @@ def test_the_headline_is_as_frank_where_clear_does_worse(make_run):
 def test_the_headline_compares_with_the_arm_that_scores_best_not_with_one_that_keeps_little(make_run):
     make_run("sequential", 0, returns=_forgets({"a": 0.2, "b": 0.2}))
     make_run("clear-75-25", 0, returns=_forgets({"a": 0.9, "b": 0.9}))
-    make_run("ewc", 0, returns=lambda task, share: 1.0)
+    make_run("ewc", 0, returns=_levels({"a": 1.0, "b": 1.0}))
     assert headline(_summary(make_run)).startswith("While a task was away, the baseline kept 20 % of its score on it")
     assert "CLEAR 75-25 90 %" in headline(_summary(make_run))
 
 
 def test_the_headline_of_one_task_that_was_away(make_run):
     for arm, keeps in (("sequential", 0.23), ("clear", 0.99)):
-        make_run(arm, 0, cycles=1, returns=lambda task, share, keeps=keeps: 10.0 if share <= 0.5 else 10 * keeps)
+        make_run(
+            arm, 0, cycles=1, returns=lambda task, share, keeps=keeps: 10 * keeps * (share > 0.5) or 10.0 * (share > 0)
+        )
     assert headline(_summary(make_run)) == "The baseline kept 23 % of its a score while away, CLEAR kept 99 %."
 
 
@@ -97,7 +107,7 @@ def test_the_headline_of_one_arm(make_run):
 def test_the_headline_where_nothing_is_ever_away_or_evaluated(make_run):
     path = make_run("simultaneous", 0, protocol="simultaneous", returns=lambda task, share: 2.0)
     assert headline(_summary(make_run)) == (
-        "Mean return over all of training, averaged over the tasks: Simultaneous 2.00."
+        "Mean return over all of training: Simultaneous 2.00 on a, 2.00 on b."
     )  # fmt: skip
     (path / "metrics.jsonl").write_bytes(b"")
     assert headline(_summary(make_run)) == "No evaluation has been recorded yet."
@@ -119,4 +129,43 @@ def test_a_task_that_one_seed_lacks_is_noted_and_the_rest_measured(make_run):
     (path / "metrics.jsonl").write_bytes(b"".join(line for line in lines if b'"task":"b"' not in line))
     summary = _summary(make_run)
     assert summary.arms["clear"].tasks["b"]["cumulative"].per_seed == (1.0, None)
-    assert summary.notes == ["CLEAR: not every seed evaluated b."]
+    assert summary.notes[-1] == "CLEAR: not every seed evaluated b."
+    assert summary.notes[0].startswith("Not every run was evaluated exactly at its switches")
+
+
+def test_negative_returns_are_normalised_from_the_untrained_return(make_run):
+    for seed in range(3):
+        make_run("simultaneous", seed, protocol="simultaneous", evals_per_visit=40,
+                 returns=_levels({"a": -100.0, "b": -20.0}, floor=-500.0))  # fmt: skip
+        make_run("clear", seed, returns=_levels({"a": -300.0, "b": -260.0}, floor=-500.0))
+    summary = _summary(make_run)
+    assert summary.arms["clear"].normalised == pytest.approx((200 / 400 + 240 / 480) / 2)
+    assert summary.arms["clear"].tasks["a"]["kept"].mean == pytest.approx(1.0)
+    assert summary.scales["a"].floor == -500.0 and summary.scales["a"].top == -100.0
+    assert summary.to_json()["scales"]["b"] == {"floor": -500.0, "top": -20.0}
+
+
+def test_the_reference_is_not_the_arm_with_the_largest_returns_on_one_task(make_run):
+    make_run("x", 0, returns=_levels({"a": 1.0, "b": 500.0}))
+    make_run("y", 0, returns=_levels({"a": 10.0, "b": 450.0}))
+    assert _summary(make_run).reference == "y"
+
+
+def test_the_matrix_and_the_oracle_are_in_the_json(make_run):
+    make_run("simultaneous", 0, protocol="simultaneous", cycles=1, returns=lambda task, share: 10 * share)
+    make_run("clear", 0, cycles=1, returns=_levels({"a": 6.0, "b": 8.0}))
+    data = _summary(make_run).to_json()
+    assert data["arms"]["clear"]["matrix"] == {
+        "segments": [{"tasks": ["a"], "end_frames": 1000.0}, {"tasks": ["b"], "end_frames": 2000.0}],
+        "tasks": {"a": [6.0, 6.0], "b": [8.0, 8.0]},
+    }
+    assert data["oracle"]["cumulative"] == {"a": pytest.approx(7.5, abs=0.02), "b": pytest.approx(2.5, abs=0.02)}
+    assert data["oracle"]["normalised"] == pytest.approx((7.5 / 5 + 2.5 / 5) / 2, abs=0.01)
+
+
+def test_owners_metrics_stand_under_their_own_names(make_run):
+    make_run.separate("separate", 0, returns=lambda task, share: 10 * share)
+    make_run("clear", 0, returns=_levels({"a": 6.0, "b": 8.0}))
+    stats = _summary(make_run).arms["clear"].tasks["a"]
+    assert stats["cw_performance"].mean == pytest.approx(0.6) and stats["cw_forgetting"].mean == pytest.approx(0.0)
+    assert {"cw_forward_transfer", "forward_transfer", "regret", "area_lost", "kept"} <= set(stats)

@@ -1,0 +1,93 @@
+"""Runs of different lengths in one report: compress phases are left out of the axis, the rest is compared as far as all
+runs go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from clearl.report.formatting import frames
+from clearl.report.rows import Parsed
+from clearl.report.run import Run
+
+_SAME = 0.005
+"""Plans whose lengths differ by less, such as by the rounding of a round, are of the same length."""
+
+
+def without_compress_frames(parsed: Parsed, config: dict[str, Any]) -> Parsed:
+    """Take the compress phases that came on top of the visits out of the axis of a Progress & Compress run.
+
+    A visit of such a run has the frames of everybody else's visit, then its compress frames. These become a point of
+    the axis, at which the evaluation after compressing counts: the method is scored by what it did with as many frames
+    of learning as the others had, and the frames on top are told beside it.
+    """
+    visit = config.get("frames_per_visit")
+    is_ours = config.get("compress_on_top") is True and str(config.get("method")).startswith("progress-compress")
+    if not is_ours or not isinstance(visit, int) or not parsed.spans or parsed.planned_frames is None:
+        return parsed
+    raw = np.array([[span.start, span.end] for span in parsed.spans])
+    lengths = np.minimum(raw[:, 1] - raw[:, 0], visit)
+    ends = np.cumsum(lengths)
+    knots = np.column_stack([raw[:, 0], raw[:, 0] + lengths]).ravel(), np.column_stack([ends - lengths, ends]).ravel()
+
+    def shorten(frame: float) -> float:
+        return float(np.interp(frame, *knots))
+
+    spans = [
+        replace(span, start=float(end - length), end=float(end))
+        for span, end, length in zip(parsed.spans, ends, lengths, strict=True)
+    ]
+    last_at: dict[tuple[str, float], float] = {}
+    for one in parsed.evaluations:
+        key = one.task, shorten(one.frames)
+        last_at[key] = max(one.frames, last_at.get(key, 0.0))
+    evaluations = [
+        replace(one, frames=shorten(one.frames))
+        for one in parsed.evaluations
+        if one.frames == last_at[one.task, shorten(one.frames)]
+    ]
+    return replace(
+        parsed,
+        evaluations=evaluations,
+        spans=spans,
+        planned_frames=float(ends[-1]),
+        seen_frames=shorten(parsed.seen_frames),
+        compress_frames=float(raw[-1, 1] - ends[-1]),
+    )
+
+
+def to_common_length(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
+    """The runs, measured as far as all plans go; and what a reader must know about it."""
+    notes = []
+    if extra := [run for run in runs if run.compress_frames > 0]:
+        most = max(run.compress_frames for run in extra)
+        notes.append(
+            f"{len(extra)} Progress & Compress runs trained up to {frames(most)} compress frames on top of their "
+            "visits. These frames are left out of every axis; a visit's score is that after its compress phase."
+        )
+    lengths = [run.planned_frames for run in runs if run.planned_frames is not None]
+    if not lengths or max(lengths) <= (1 + _SAME) * min(lengths):
+        return list(runs), notes
+    common = min(lengths)
+    shortest = next(run for run in runs if run.planned_frames == common)
+    longest = max((run for run in runs if run.planned_frames is not None), key=lambda run: run.planned_frames or 0.0)
+    notes.append(
+        f"The runs are of different lengths, from {frames(common)} frames ({shortest.path}) to "
+        f"{frames(max(lengths))} ({longest.path}). Every number compares their first {frames(common)} frames; the "
+        "curves are drawn to their ends."
+    )
+    if _schedules_differ(runs, common):
+        notes.append("Their schedules differ within these frames too, so that tasks come at different times.")
+    return [replace(run, common_frames=common) for run in runs], notes
+
+
+def _schedules_differ(runs: Sequence[Run], common: float) -> bool:
+    plans = {
+        tuple((span.tasks, round(span.start)) for span in run.spans if span.start < common)
+        for run in runs
+        if run.protocol not in ("separate", "simultaneous")
+    }
+    return len(plans) > 1

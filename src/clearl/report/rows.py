@@ -1,0 +1,194 @@
+"""Rows of `metrics.jsonl` as curves, segments and evaluations at switches; odd rows are counted as damaged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from clearl.records.schema import Row
+from clearl.report.names import clean_name
+from clearl.report.run import Curve, Span
+
+KNOWLEDGE_BASE = "knowledge_base"
+"""Of a method with two columns, the one that keeps what earlier visits taught: its returns are plotted."""
+_LARGEST = 1e30
+"""Beyond this a number is taken for damage: sums and squares must stay finite."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One `eval` row, its frames on the common axis."""
+
+    task: str
+    frames: float
+    value: float
+    episodes: float
+    segment: int | None
+    success: float | None
+    column: str
+
+
+@dataclass
+class Parsed:
+    """What the rows of one run hold."""
+
+    evaluations: list[Evaluation] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    planned_frames: float | None = None
+    seen_frames: float = 0.0
+    wall_s: float = 0.0
+    speeds: list[float] = field(default_factory=list)
+    memory_nbytes: float | None = None
+    odd_rows: int = 0
+    compress_frames: float = 0.0
+    """Taken out of the axis."""
+
+
+def parse_rows(rows: Iterable[Row], scale: float) -> Parsed:
+    """Read every row that the report uses; `scale` turns a run's frames into those of the common axis."""
+    parsed = Parsed()
+    segments: dict[int, Row] = {}
+    first_ends: dict[int, float] = {}
+    for row in rows:
+        try:
+            if row["kind"] == "eval":
+                _take_eval(parsed, row, scale)
+            elif row["kind"] == "train":
+                _take_train(parsed, row, scale)
+            elif row["kind"] == "segment":
+                _take_segment(row, segments, first_ends)
+        except (TypeError, ValueError, OverflowError, KeyError):
+            parsed.odd_rows += 1
+    parsed.spans = [_span(index, row, scale) for index, row in sorted(segments.items())]
+    if first_ends and all(math.isfinite(span.end) for span in parsed.spans):
+        parsed.planned_frames = first_ends[max(first_ends)] * scale
+    return parsed
+
+
+def planned_spans(plan: Any, scale: float) -> list[Span]:
+    """The segments of the plan in the meta data, for a run that has not recorded anything."""
+    spans: list[Span] = []
+    start = 0.0
+    try:
+        for index, segment in enumerate(plan["segments"]):
+            frames = segment.get("frames")
+            end = start + (math.inf if frames is None else finite(frames) * scale)
+            spans.append(Span(tuple(map(clean_name, segment["tasks"])), start, end, index))
+            start = end
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
+        return []
+    return spans
+
+
+def finite(value: Any) -> float:
+    """The number as a float; `ValueError` where it is none, or not finite."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"not a number: {value!r:.40}")
+    if not abs(value) <= _LARGEST:
+        raise ValueError("a number that is not finite, or too large")
+    return float(value)
+
+
+def curves(evaluations: Sequence[Evaluation], *, end: float) -> dict[str, Curve]:
+    """The evaluated return of each task.
+
+    The last round may overshoot the plan; what it measured is the score at the plan's end.
+    """
+    points: dict[str, list[tuple[float, float, float]]] = {}
+    for one in evaluations:
+        points.setdefault(one.task, []).append((min(one.frames, end), one.value, one.episodes))
+    return {task: _curve(np.array(values)) for task, values in points.items()}
+
+
+def success_curves(evaluations: Sequence[Evaluation], *, end: float) -> dict[str, Curve]:
+    """The success rate of each task whose environment says what success is."""
+    points: dict[str, list[tuple[float, float, float]]] = {}
+    for one in evaluations:
+        if one.success is not None:
+            points.setdefault(one.task, []).append((min(one.frames, end), one.success, one.episodes))
+    return {task: _curve(np.array(values)) for task, values in points.items()}
+
+
+def switch_returns(evaluations: Sequence[Evaluation]) -> dict[str, dict[int, float]]:
+    """Task to segment to the return evaluated at its end; of a repeated evaluation, the last."""
+    table: dict[str, dict[int, float]] = {}
+    for one in evaluations:
+        if one.segment is not None:
+            table.setdefault(one.task, {})[one.segment] = one.value
+    return table
+
+
+def plotted_column(evaluations: Sequence[Evaluation]) -> tuple[list[Evaluation], tuple[str, ...]]:
+    """One evaluation of each task and frame, where two columns were evaluated: the knowledge base's.
+
+    Also the names of the columns, the plotted one first.
+    """
+    names = sorted({one.column for one in evaluations} - {""}, key=lambda name: (name != KNOWLEDGE_BASE, name))
+    if len(names) < 2:
+        return list(evaluations), tuple(names)
+    chosen = {(one.task, one.frames) for one in evaluations if one.column == names[0]}
+    kept = [one for one in evaluations if one.column == names[0] or (one.task, one.frames) not in chosen]
+    return kept, tuple(names)
+
+
+def _take_eval(parsed: Parsed, row: Row, scale: float) -> None:
+    frames = finite(row["frames"]) * scale
+    parsed.seen_frames = max(parsed.seen_frames, frames)
+    parsed.wall_s = max(parsed.wall_s, finite(row["wall_s"]))
+    if row["return"] is None:
+        return
+    segment = row.get("segment") if row.get("switch") else None
+    success = row.get("success_rate")
+    parsed.evaluations.append(
+        Evaluation(
+            task=clean_name(row["task"]),
+            frames=frames,
+            value=finite(row["return"]),
+            episodes=max(1.0, finite(row["episodes"])),
+            segment=None if segment is None else int(finite(segment)),
+            success=None if success is None else finite(success),
+            column=str(row.get("column") or ""),
+        )
+    )
+
+
+def _take_train(parsed: Parsed, row: Row, scale: float) -> None:
+    parsed.seen_frames = max(parsed.seen_frames, finite(row["frames"]) * scale)
+    parsed.wall_s = max(parsed.wall_s, finite(row["wall_s"]))
+    if row["fps"]:
+        parsed.speeds.append(finite(row["fps"]))
+    nbytes = row["replay"].get("bytes")
+    if nbytes is not None:
+        parsed.memory_nbytes = finite(nbytes)
+
+
+def _take_segment(row: Row, segments: dict[int, Row], first_ends: dict[int, float]) -> None:
+    """The later row of an index replaces the earlier; the plan's end is what the first with an end says."""
+    index = int(finite(row.get("index", len(segments))))
+    for bound in ("start_frames", "end_frames"):
+        if row[bound] is not None:
+            finite(row[bound])
+    for weights in (row.get("weights"), row.get("end_weights")):
+        if weights is not None and not sum(finite(weight) for weight in weights) > 0:
+            raise ValueError("weights without a sum")
+    if row["end_frames"] is not None:
+        first_ends.setdefault(index, finite(row["end_frames"]))
+    segments[index] = row
+
+
+def _span(index: int, row: Row, scale: float) -> Span:
+    """A bound that nobody knows yet is infinite."""
+    start, end = (math.inf if row[key] is None else float(row[key]) * scale for key in ("start_frames", "end_frames"))
+    weights, end_weights = (tuple(map(float, row.get(key) or ())) for key in ("weights", "end_weights"))
+    return Span(tuple(clean_name(task) for task in row["tasks"]), start, end, index, weights, end_weights)
+
+
+def _curve(points: np.ndarray) -> Curve:
+    """Several evaluations of the same weights count as one: their mean over episodes."""
+    frames, index = np.unique(points[:, 0], return_inverse=True)
+    sums = np.bincount(index, weights=points[:, 1] * points[:, 2])
+    return Curve(frames, sums / np.bincount(index, weights=points[:, 2]))
