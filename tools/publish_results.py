@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from clearl.records.table import MetricsTable
-from clearl.report.load import Run, load_runs
+from clearl.report.load import load_runs
 from clearl.report.metrics import mean_return
+from clearl.report.run import Run
 from clearl.reproduce.catalog import EXPERIMENTS, PlannedRun, planned_runs
 from clearl.reproduce.runner import is_finished
 
