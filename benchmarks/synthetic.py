@@ -34,7 +34,7 @@ from clearl.records.run_dir import META_FILE
 from clearl.records.schema import Row
 from clearl.records.writer import MetricsWriter
 from clearl.replay.codec import Codec
-from clearl.replay.mixing import Mixer
+from clearl.replay.mixing import EitherMixer
 from clearl.runtimes import RUNTIMES
 from clearl.runtimes.backend import Wake
 from clearl.runtimes.host import StopFlag, keep_freed_memory
@@ -142,7 +142,7 @@ class PreparedSite:
                 heard.append(self._wakes[child])
         return heard
 
-    def pairs(self, layout: UnrollLayout, slots: int) -> _Pairs:
+    def pairs(self, layout: UnrollLayout, slots: int, draws: int) -> _Pairs:
         return _Pairs(*self._prepared, slots)
 
     def board(self, size: int) -> _Board:
@@ -234,6 +234,8 @@ def prepared(codec: Codec, count: int) -> tuple[Unroll, list[bytes]]:
 
 class PreparedParts:
     """Makes workers and evaluators that have no environments; see `clearl.runtimes.runtime.Parts`."""
+
+    draws = EitherMixer.draws
 
     def __init__(self, config: RunConfig) -> None:
         self._config, self._suite = config, make_suite(config.suite, config.tasks, config)
@@ -353,7 +355,7 @@ def open_job(order: Order) -> Iterator[Job]:
     """The parts of a run on prepared unrolls, in the process of its learner."""
     config = order.config
     parts, method = PreparedParts(config), make_method(config)
-    mixer = Mixer(method.replay_fraction, seed=derive(config.seed, "mixer"))
+    mixer = EitherMixer(method.replay_fraction, seed=derive(config.seed, "mixer"))
     with MetricsWriter(order.run_dir, position=0) as writer:
         yield Job(
             config=config, plan=order.plan, parts=parts, parts_entry=order.parts_entry,

@@ -96,7 +96,13 @@ class RunConfig:
     entropy_weight: Annotated[Weight, "weight of the entropy bonus"] = 0.01
     policy_cloning_weight: Annotated[Weight, "weight of KL[mu||pi] on replay"] = 0.01
     value_cloning_weight: Annotated[Weight, "weight of (V - V_replay)^2 on replay"] = 0.005
-    replay_fraction: Annotated[Share, "the share of each batch that is replay; 0 is the baseline"] = 0.5
+    pairs: Annotated[
+        Literal["either", "both"], "learn from the new or the replayed unroll of a pair (the paper), or from both"
+    ] = "either"
+    replay_fraction: Annotated[Share, "pairs either: the share of each batch that is replay; 0 is the baseline"] = 0.5
+    replay_ratio: Annotated[
+        float | None, Between(0.25, 4), "pairs both: replayed unrolls on top of each new one; default: 1"
+    ] = None
     reward_clip: Annotated[Literal["unit", "soft_asymmetric", "none"], "[-1, 1], DMLab-30's, or none"] = "none"
 
     # Replay.
@@ -271,6 +277,10 @@ def _conflicts(c: RunConfig) -> Iterator[str]:
         yield f"workers must be between 1 and slots ({c.slots}), got {c.workers}: each needs a slot"
     if c.c_bar > c.rho_bar:
         yield f"c_bar must be between 0 and rho_bar ({c.rho_bar:g}), got {c.c_bar:g}"
+    if c.pairs == "either" and c.replay_ratio is not None:
+        yield "replay_ratio is for pairs both; with pairs either give replay_fraction"
+    if c.pairs == "both" and c.replay_fraction != RunConfig.replay_fraction:
+        yield "replay_fraction is for pairs either; with pairs both give replay_ratio"
     if len(set(c.tasks)) < len(c.tasks):
         yield f"tasks must differ from each other, got {','.join(c.tasks)}"
     if c.protocol == "probe" and c.probe_task is None:
@@ -297,7 +307,11 @@ def _conflicts(c: RunConfig) -> Iterator[str]:
 
 
 # Of each group a layer that gives one value takes back what lower layers gave for the others.
-_EXCLUSIVE = (("frames_per_visit", "episodes_per_visit"), ("buffer_frames", "buffer_share"))
+_EXCLUSIVE = (
+    ("frames_per_visit", "episodes_per_visit"),
+    ("buffer_frames", "buffer_share"),
+    ("replay_fraction", "replay_ratio"),
+)
 
 
 def resolve(

@@ -52,7 +52,7 @@ from clearl.records.table import MetricsTable
 from clearl.records.writer import MetricsWriter, check_position
 from clearl.replay.codec import Codec
 from clearl.replay.forecast import StoreKind, choose_store, forecast_bytes
-from clearl.replay.mixing import Mixer
+from clearl.replay.mixing import BothMixer, EitherMixer, Mixer
 from clearl.replay.shard import ReplayShard
 from clearl.replay.store import open_store
 from clearl.runtimes import RUNTIMES
@@ -84,6 +84,7 @@ class RunParts:
         self.store_kind: StoreKind = store_kind
         core_size = self.network().core_size
         self.layout = UnrollLayout(self.suite.spec, config.unroll_steps, core_size)
+        self.draws = self.mixer().draws
 
     @cached_property
     def codec(self) -> Codec:
@@ -98,13 +99,21 @@ class RunParts:
         """The network that `method` trains: built by this very instance, which may remember what it built."""
         return make_network(self.config, self.suite.spec, self.method)
 
+    def mixer(self) -> Mixer:
+        """What picks from the pairs of this run, as at its start."""
+        seed, fraction = derive(self.config.seed, "mixer"), self.method.replay_fraction
+        if self.config.pairs == "both" and fraction > 0:
+            return BothMixer(self.config.replay_ratio or 1.0, seed)
+        return EitherMixer(fraction, seed)
+
     def worker(self, slots: Sequence[int], network: PolicyNetwork, *, incarnation: int = 0) -> Worker:
         seed = self.config.seed if incarnation == 0 else derive(self.config.seed, "incarnation", incarnation)
         actor = Actor(
             suite=self.suite, network=network, layout=self.layout, slots=slots, seed=seed,
             reward_clip=self.config.reward_clip,
         )  # fmt: skip
-        return Worker(actor, [self.shard(slot) for slot in slots] if self.method.replay_fraction > 0 else [])
+        shards = [self.shard(slot) for slot in slots] if self.method.replay_fraction > 0 else []
+        return Worker(actor, shards, self.draws)
 
     def shard(self, slot: int) -> ReplayShard:
         """The replay shard of one slot, as the disk holds it or empty."""
@@ -283,7 +292,6 @@ def open_job(order: Order) -> Iterator[Job]:
     saved = checkpoints.newest()
     position = 0 if saved is None else saved.json["metrics_position"]
     batch_frames = config.batch_unrolls * parts.layout.frames
-    mixer = Mixer(parts.method.replay_fraction, seed=derive(config.seed, "mixer"))
     with ExitStack() as stack:
         writer = stack.enter_context(MetricsWriter(run_dir.path, position=position))
         watchers = list(order.listeners)
@@ -300,7 +308,8 @@ def open_job(order: Order) -> Iterator[Job]:
                 batch_frames=batch_frames, total_frames=plan.total_frames,
             ),
             intake=Intake(
-                parts.codec, config.batch_unrolls, mixer, discount=config.discount, reward_clip=config.reward_clip
+                parts.codec, config.batch_unrolls, parts.mixer(), discount=config.discount,
+                reward_clip=config.reward_clip,
             ),
             cursor=PlanCursor(plan, config.slots),
             recorder=Recorder(writer, record_every_updates=config.record_every_updates, listeners=watchers),

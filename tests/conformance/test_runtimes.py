@@ -80,6 +80,19 @@ def test_pairs_and_the_share_of_replay(finished: Finished) -> None:
     assert pairs // 2 - SLOTS <= mixer["replayed"] <= pairs // 2
 
 
+@pytest.mark.parametrize("ratio", [0.75, 2.5])
+def test_both_of_a_pair_are_learnt_from(runtime: str, ratio: float, tmp_path: Path) -> None:
+    settings, out = config(runtime, pairs="both", replay_ratio=ratio, frames_per_visit=320), tmp_path / "run"
+    run(settings, out, console=False)
+    saved, pairs = state(out), 640 // STEPS
+    assert saved["learner"]["state"]["counters"]["frames"] == 640, "frames are those of new experience"
+    assert saved["learner"]["state"]["counters"]["updates"] == pairs // SLOTS and saved["intake"]["slots"] == []
+    # The first pair of each slot has nothing to replay; all that was due then is excused.
+    due = int(ratio * pairs)
+    assert saved["mixer"]["pairs"] == pairs and saved["mixer"]["excused"] == int(ratio * SLOTS)
+    assert saved["mixer"]["replayed"] == due - saved["mixer"]["excused"]
+
+
 def test_tasks_change_at_the_planned_frame_in_every_slot(finished: Finished) -> None:
     settings, out = finished
     switch = VISIT_FRAMES // ROUND_FRAMES

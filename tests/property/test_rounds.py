@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from clearl.learning.batching import Intake, Pairs
 from clearl.replay.codec import Codec
-from clearl.replay.mixing import Mixer
+from clearl.replay.mixing import EitherMixer
 from clearl.runtimes.loop import next_to_read
 from clearl.runtimes.remote import RemoteWorker
 from clearl.spaces import discrete_spec
@@ -37,7 +37,16 @@ class FakeWorker:
         count = len(self.slots)
         new = LAYOUT.empty(count)
         new.reward[:] = self.grant.segment
+        new.value[:] = np.array(self.slots)[:, None]
         return Pairs(self.slots, new, [None] * count, 0)
+
+
+def an_intake(batch: int) -> Intake:
+    return Intake(CODEC, batch, EitherMixer(0, 0), discount=1.0, reward_clip="none")
+
+
+def crew(slots: int, count: int) -> list[FakeWorker]:
+    return [FakeWorker(part.tolist()) for part in np.array_split(np.arange(slots), count)]
 
 
 @settings(max_examples=150, deadline=None)
@@ -47,8 +56,7 @@ def test_all_grants_are_read_and_segments_do_not_mix_out_of_order(data: st.DataO
     batch = data.draw(st.integers(1, slots))
     count = data.draw(st.integers(1, slots))
     plan = Plan("p", tuple(single("t", frames=data.draw(st.integers(1, 30))) for _ in range(3)), ("t",))
-    cursor, intake = PlanCursor(plan, slots), Intake(CODEC, batch, Mixer(0, 0), discount=1.0, reward_clip="none")
-    workers = [FakeWorker(part.tolist()) for part in np.array_split(np.arange(slots), count)]
+    cursor, intake, workers = PlanCursor(plan, slots), an_intake(batch), crew(slots, count)
     draining = data.draw(st.integers(0, 60))  # from this read on, nothing new is granted
     read, grants, segments = 0, 0, []
     while True:
@@ -74,3 +82,40 @@ def test_all_grants_are_read_and_segments_do_not_mix_out_of_order(data: st.DataO
     assert segments == sorted(segments)
     if cursor.finished:
         assert cursor.granted_frames >= (plan.total_frames or 0) and len(segments) > cursor.granted_frames - batch
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_resume_with_any_number_of_workers_goes_on(data: st.DataObject) -> None:
+    """Workers report in any order, a checkpoint is taken when all are read, and the run goes on with other workers."""
+    slots = data.draw(st.integers(1, 9))
+    batch = data.draw(st.integers(1, slots))
+    intake, read, learnt = an_intake(batch), 0, 0
+    for _ in range(3):
+        workers = crew(slots, data.draw(st.integers(1, slots)))
+        saved, intake = intake.state(), an_intake(batch)
+        intake.restore(*saved)
+        for _ in range(data.draw(st.integers(1, 4))):
+            for turn, worker in enumerate(workers):
+                granted = data.draw(st.booleans())  # a stop takes back what a worker was granted and did not report
+                worker.grant, worker.turn = Grant(0, ("t",) * slots) if granted else None, turn
+            while any(worker.grant for worker in workers):
+                pairs, batches = _read_one(data, workers, intake)
+                read, learnt = read + pairs, learnt + batches * batch
+    assert read == learnt + sum(map(len, intake.waiting_slots))
+
+
+def _read_one(data: st.DataObject, workers: list[FakeWorker], intake: Intake) -> tuple[int, int]:
+    """Let a worker report or read one that has; the pairs that were read and the batches that they filled."""
+    chosen = next_to_read(cast(list[RemoteWorker], workers), intake)
+    busy = [worker for worker in workers if worker.grant is not None and worker.report is None]
+    if busy and (chosen is None or data.draw(st.booleans())):
+        data.draw(st.sampled_from(busy)).report = object()
+        return 0, 0
+    assert chosen is not None, f"every worker has reported, and none can be read: {intake.waiting_slots}"
+    full = intake.take(chosen.pairs())
+    for staging in full:
+        taken = intake.batch(staging)[0].behaviour_value[0].tolist()
+        assert len(set(taken)) == len(taken) == intake.batch_unrolls
+    chosen.grant = chosen.report = None
+    return len(chosen.slots), len(full)

@@ -10,10 +10,13 @@ from clearl.unroll import Payload, Unroll
 
 
 class Worker:
-    """Produces one (new, replay) pair for each of its slots at a time, as in the paper's Appendix A.1."""
+    """Produces one (new, replay) pair for each of its slots at a time, as in the paper's Appendix A.1.
 
-    def __init__(self, actor: Actor, shards: Sequence[ReplayShard]) -> None:
-        self.actor, self.shards = actor, list(shards)
+    `draws`: replayed unrolls in a pair; the paper has one.
+    """
+
+    def __init__(self, actor: Actor, shards: Sequence[ReplayShard], draws: int = 1) -> None:
+        self.actor, self.shards, self.draws = actor, list(shards), draws
 
     def act(self, tasks: Sequence[str], new: Unroll) -> list[Episode]:
         """The first half of a pair: one unroll for each slot."""
@@ -21,11 +24,12 @@ class Worker:
         return self.actor.fill(new)
 
     def recall(self) -> list[Payload | None]:
-        """The second half: one of the past for each slot, where there is one.
+        """The second half: `draws` unrolls of the past for each slot in turn, None where there are none.
 
-        It stays packed: the learner takes one unroll of each pair, and unpacks no more than that.
+        They stay packed: the learner unpacks only what it takes.
         """
-        return [shard.draw() for shard in self.shards] or [None] * len(self.actor.slots)
+        drawn = [shard.draw() for shard in self.shards for _ in range(self.draws)]
+        return drawn or [None] * (len(self.actor.slots) * self.draws)
 
     def remember(self, new: Unroll) -> None:
         """Insert the first half into the shards: after `recall`, so that the second is never the same unroll.

@@ -1,4 +1,4 @@
-"""Pairs become batches: the learner takes one unroll of each pair, and no slot is in a batch twice."""
+"""Pairs become batches of B pairs each: one unroll of every pair or more, and no slot is in a batch twice as new."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from clearl.acting.preprocess import cleared, clip_reward, stack_frames
 from clearl.replay.codec import Codec
-from clearl.replay.mixing import Mixer
+from clearl.replay.mixing import Mixer, Part, Picks
 from clearl.types import Batch
 from clearl.unroll import Payload, Unroll, UnrollLayout, from_named
 
@@ -19,44 +19,76 @@ _SMALL_NBYTES = 1024
 
 @dataclass(frozen=True)
 class Pairs:
-    """What one worker sends: for each of its slots a new unroll and, where there is one, a packed one of its shard."""
+    """What one worker sends: for each of its slots a new unroll and packed ones of its shard, where it holds any."""
 
     slots: Sequence[int]
     new: Unroll
     replay: Sequence[Payload | None]
+    """The same number of draws for each slot, one slot after the other; None where a shard is empty."""
     version: int
     """Updates that the acting weights had behind them."""
 
+    @property
+    def draws(self) -> int:
+        """Replayed unrolls of each slot."""
+        return len(self.replay) // len(self.slots)
+
+    @property
+    def has_replay(self) -> np.ndarray:
+        """[slots] bool: whose replayed unrolls are all there."""
+        there = np.array([payload is not None for payload in self.replay])
+        return np.all(there.reshape(-1, self.draws), axis=1)
+
 
 class Staging:
-    """The unrolls of one batch, in the order of their coming."""
+    """The unrolls of one batch: its B pairs in the order of their coming, then what is replayed on top of them."""
 
-    def __init__(self, codec: Codec, batch_unrolls: int) -> None:
-        self.rows, self._codec = codec.layout.empty(batch_unrolls), codec
+    def __init__(self, codec: Codec, batch_unrolls: int, most_on_top: int) -> None:
+        self.rows, self._codec = codec.layout.empty(batch_unrolls + most_on_top), codec
         arrays = self.rows.named()
         self._small = [name for name, array in arrays.items() if array[0].nbytes <= _SMALL_NBYTES]
         self._large = [name for name in arrays if name not in self._small]
-        self.is_replay = np.zeros(batch_unrolls, bool)
+        self.is_replay = np.arange(batch_unrolls + most_on_top) >= batch_unrolls
         self.versions = np.zeros(batch_unrolls, np.int64)
         self.slots: list[int] = []
+        self.on_top = 0
         self._packed: dict[int, bytes] = {}
 
     @property
     def room(self) -> int:
-        return len(self.is_replay) - len(self.slots)
+        """Pairs that still fit in."""
+        return len(self.versions) - len(self.slots)
 
-    def add(self, pairs: Pairs, start: int, chosen: np.ndarray) -> None:
-        """The pairs from `start` on, one for each of `chosen`: replay where it is true."""
-        place, count = len(self.slots), len(chosen)
-        self.is_replay[place : place + count] = chosen
-        self.versions[place : place + count] = pairs.version
-        self.slots += list(pairs.slots[start : start + count])
-        self._copy(pairs.new, np.flatnonzero(~chosen), place, start)
-        replayed = np.flatnonzero(chosen)
-        for here, there in zip((place + replayed).tolist(), (start + replayed).tolist(), strict=True):
-            payload = pairs.replay[there]
-            assert payload is not None, "the mixer chooses replay only where there is some"
-            self._packed[here] = bytes(payload)
+    @property
+    def room_on_top(self) -> int:
+        """Replayed unrolls that still fit in beyond the pairs."""
+        return len(self.is_replay) - len(self.versions) - self.on_top
+
+    @property
+    def filled(self) -> np.ndarray:
+        """Where in `rows` there is an unroll: of the pairs first, on top last."""
+        whole = len(self.versions)
+        return np.r_[: len(self.slots), whole : whole + self.on_top]
+
+    def add(self, pairs: Pairs, indices: np.ndarray, picks: Picks) -> None:
+        """The pairs at `indices`. A replayed unroll stands in the place of the new one, or on top if both are taken."""
+        place, new = len(self.slots), picks.new[indices]
+        here = np.arange(place, place + len(indices))
+        self.is_replay[here] = ~new
+        self.versions[here] = pairs.version
+        self.slots += [pairs.slots[index] for index in indices.tolist()]
+        self._copy(pairs.new, here[new], indices[new])
+        replayed = np.flatnonzero(picks.replayed[indices])
+        for position, index in zip(here[replayed].tolist(), indices[replayed].tolist(), strict=True):
+            for draw in range(picks.replayed[index]):
+                payload = pairs.replay[index * pairs.draws + draw]
+                assert payload is not None, "the mixer chooses replay only where there is some"
+                self._packed[self._next_on_top() if picks.new[index] else position] = bytes(payload)
+
+    def clear(self) -> None:
+        """Make room for another batch."""
+        self.slots.clear()
+        self.on_top = 0
 
     def unpack(self) -> Staging:
         """Unpack what was replayed: later than the copying, since for that a worker waits."""
@@ -64,8 +96,11 @@ class Staging:
         self._packed.clear()
         return self
 
-    def _copy(self, source: Unroll, indices: np.ndarray, place: int, start: int) -> None:
-        here, there = place + indices, start + indices
+    def _next_on_top(self) -> int:
+        self.on_top += 1
+        return len(self.versions) + self.on_top - 1
+
+    def _copy(self, source: Unroll, here: np.ndarray, there: np.ndarray) -> None:
         to, arrays = self.rows.named(), source.named()
         for name in self._small:
             to[name][here] = arrays[name][there]
@@ -76,53 +111,97 @@ class Staging:
 
 
 class Intake:
-    """Fills batches of B unrolls from the pairs of workers; each is copied or unpacked straight into its batch."""
+    """Fills batches of B pairs from what workers send; each unroll is copied or unpacked straight into its batch.
+
+    One batch is open at a time as long as only pairs that `accepts` agrees to are taken. A pair whose slot is in the
+    open batch already waits in one of its own, which only happens after a resume with another number of workers.
+    """
 
     def __init__(self, codec: Codec, batch_unrolls: int, mixer: Mixer, *, discount: float, reward_clip: str):
         self.codec, self.batch_unrolls, self.mixer = codec, batch_unrolls, mixer
         self.discount, self.reward_clip = discount, reward_clip
-        self._staging = Staging(codec, batch_unrolls)
         self._free: list[Staging] = []
+        self._open = [self._empty()]
+
+    @property
+    def waiting_slots(self) -> list[list[int]]:
+        """The slots in each batch that is not full."""
+        return [list(staging.slots) for staging in self._open]
 
     def accepts(self, slots: Sequence[int]) -> bool:
-        """Whether pairs of these slots can be taken now without a slot being in the batch twice."""
-        return not set(self._staging.slots) & set(slots[: self._staging.room])
+        """Whether pairs of these slots go into the open batch and, once that is full, into the next."""
+        return len(self._open) == 1 and not set(self._open[0].slots) & set(slots[: self._open[0].room])
 
     def take(self, pairs: Pairs) -> list[Staging]:
         """Read all pairs, so that their places may be written to again; what is full now, to be made a `batch` of."""
-        has_replay = np.array([payload is not None for payload in pairs.replay])
-        chosen, start, full = self.mixer.choose(has_replay), 0, []
-        while start < len(chosen):
-            some = chosen[start : start + self._staging.room]
-            self._staging.add(pairs, start, some)
-            start += len(some)
-            if not self._staging.room:
-                full.append(self._staging)
-                self._staging = self._free.pop() if self._free else Staging(self.codec, self.batch_unrolls)
+        divided = self._divide(pairs.slots)
+        parts = [Part(indices, staging.room_on_top) for staging, indices in divided]
+        picks = self.mixer.choose(pairs.has_replay, parts)
+        for staging, indices in divided:
+            staging.add(pairs, indices, picks)
+        full = [staging for staging in self._open if not staging.room]
+        self._open = [staging for staging in self._open if staging.room] or [self._empty()]
         return full
 
     def batch(self, full: Staging) -> tuple[Batch, float]:
-        """The batch and the mean version of its unrolls; `full` is used again."""
-        batch = make_batch(full.unpack().rows, full.is_replay, self.codec.layout, self.discount, self.reward_clip)
-        full.slots.clear()
+        """The batch and the mean version of the weights that acted in its pairs; `full` is used again."""
+        end = self.batch_unrolls + full.on_top
+        batch = make_batch(
+            full.unpack().rows[:end], full.is_replay[:end], self.codec.layout, self.discount, self.reward_clip
+        )
+        full.clear()
         self._free.append(full)
         return batch, float(full.versions.mean())
 
     def state(self) -> tuple[dict[str, np.ndarray], list[int]]:
-        """The unrolls that wait for a full batch, and their slots."""
-        waiting, count = self._staging.unpack(), len(self._staging.slots)
-        rows = {name: staged[:count].copy() for name, staged in waiting.rows.named().items()}
-        rows |= {"is_replay": waiting.is_replay[:count].copy(), "version": waiting.versions[:count].copy()}
-        return rows, list(waiting.slots)
+        """The unrolls that wait for a full batch, batch by batch, and the slots of their pairs."""
+        parts = [self._waiting(number, staging.unpack()) for number, staging in enumerate(self._open)]
+        rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return rows, [slot for staging in self._open for slot in staging.slots]
 
     def restore(self, rows: Mapping[str, np.ndarray], slots: Sequence[int]) -> None:
         """Take up `state` again."""
-        waiting = self._staging.unpack()
-        waiting.slots = [int(slot) for slot in slots]
-        for name, array in from_named(rows).named().items():
-            waiting.rows.named()[name][: len(slots)] = array
-        waiting.is_replay[: len(slots)] = rows["is_replay"]
-        waiting.versions[: len(slots)] = rows["version"]
+        numbers = rows.get("batch", np.zeros(len(slots), np.int64))  # none before version 0.2
+        self._open, left = [], [int(slot) for slot in slots]
+        for number in range(int(numbers.max(initial=0)) + 1):
+            staging, chosen = self._empty(), numbers == number
+            on_top = rows["is_replay"][chosen] & (self.mixer.most_on_top(self.batch_unrolls) > 0)
+            staging.on_top = int(on_top.sum())
+            staging.slots, left = left[: len(on_top) - staging.on_top], left[len(on_top) - staging.on_top :]
+            for name, array in from_named(rows)[chosen].named().items():
+                staging.rows.named()[name][staging.filled] = array
+            staging.is_replay[staging.filled] = rows["is_replay"][chosen]
+            staging.versions[: len(staging.slots)] = rows["version"][chosen][~on_top]
+            self._open.append(staging)
+
+    def _waiting(self, number: int, staging: Staging) -> dict[str, np.ndarray]:
+        filled = staging.filled
+        versions = np.zeros(len(filled), np.int64)  # what is on top has none
+        versions[: len(staging.slots)] = staging.versions[: len(staging.slots)]
+        more = {"version": versions, "batch": np.full(len(filled), number)}
+        return staging.rows[filled].named() | {"is_replay": staging.is_replay[filled]} | more
+
+    def _divide(self, slots: Sequence[int]) -> list[tuple[Staging, np.ndarray]]:
+        """Which pairs go into which batch: each into the oldest that has room for it and not its slot."""
+        taken = [set(staging.slots) for staging in self._open]
+        indices: list[list[int]] = [[] for _ in self._open]
+        for index, slot in enumerate(slots):
+            place = 0
+            while place < len(taken) and (slot in taken[place] or len(taken[place]) == self.batch_unrolls):
+                place += 1
+            if place == len(taken):
+                self._open.append(self._empty())
+                taken.append(set())
+                indices.append([])
+            taken[place].add(slot)
+            indices[place].append(index)
+        divided = zip(self._open, indices, strict=True)
+        return [(staging, np.array(chosen, np.int64)) for staging, chosen in divided if chosen]
+
+    def _empty(self) -> Staging:
+        if self._free:
+            return self._free.pop()
+        return Staging(self.codec, self.batch_unrolls, self.mixer.most_on_top(self.batch_unrolls))
 
 
 def make_batch(rows: Unroll, is_replay: np.ndarray, layout: UnrollLayout, discount: float, reward_clip: str) -> Batch:

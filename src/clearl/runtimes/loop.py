@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from clearl.errors import WorkerError
 from clearl.learning.batching import Intake, Staging
 from clearl.nets.weights import FlatWeights
 from clearl.records.schema import summary_row
@@ -105,7 +106,10 @@ class DistributedRun:
                 self._save()
             self._grant_all()
             self._evaluate_if_due()
-            if self._evaluator_lags() or not self._learn():
+            if self._evaluator_lags():
+                self._hear(_GLANCE_S)
+            elif not self._learn():
+                self._check_moving()
                 self._hear(_GLANCE_S)
 
     def close(self) -> None:
@@ -165,6 +169,17 @@ class DistributedRun:
         self.waiting += [_Waiting(staging, tasks, replay) for staging in full]
         self._grant(worker)
         return True
+
+    def _check_moving(self) -> None:
+        """Nothing was to be had: unless a worker is at work or the plan is through, nothing ever will be."""
+        if self.waiting or self._through() or any(worker.working for worker in self.workers):
+            return
+        grants = {worker.process.name: worker.grant and worker.grant.segment for worker in self.workers}
+        raise WorkerError(
+            f"the run stands still: no worker acts and no pairs can be read at {self.job.learner.frames} frames "
+            f"(segments under way: {grants}, slots in open batches: {self.job.intake.waiting_slots}); "
+            "the same command goes on from the last checkpoint"
+        )
 
     def _update(self, full: _Waiting) -> None:
         with self.watch("reading"):
@@ -287,6 +302,7 @@ class DistributedRun:
             if not self.waiting and self._too_late(deadline):
                 return False
             if not self._learn():
+                self._check_moving()
                 self._hear(_GLANCE_S)
         return True
 
@@ -353,13 +369,15 @@ def divide(slots: int, workers: int) -> list[list[int]]:
 
 
 def next_to_read(workers: Sequence[RemoteWorker], intake: Intake) -> RemoteWorker | None:
-    """Whose pairs are read next: of the oldest segment under way, in the order of the grants, none twice in a batch."""
+    """Whose pairs are read next: of the oldest segment under way, in the order of the grants, none twice in a batch.
+
+    After a resume with other workers it may be that the open batch accepts none of them: then whoever has reported.
+    """
     segment = min((worker.grant.segment for worker in workers if worker.grant is not None), default=None)
-    for worker in sorted(workers, key=lambda worker: worker.turn):
-        current = worker.grant is not None and worker.grant.segment == segment
-        if current and worker.report is not None and intake.accepts(worker.slots):
-            return worker
-    return None
+    current = [worker for worker in workers if worker.grant is not None and worker.grant.segment == segment]
+    accepted = [worker for worker in current if intake.accepts(worker.slots)] or current
+    reported = [worker for worker in accepted if worker.report is not None]
+    return min(reported, key=lambda worker: worker.turn, default=None)
 
 
 @contextmanager

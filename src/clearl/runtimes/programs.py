@@ -192,7 +192,7 @@ class WorkerProgram:
         parts = make_parts(setup)
         network = parts.network()
         self.weights = places.weights(network)
-        self.pairs = places.pairs(parts.layout, len(setup.slots))
+        self.pairs = places.pairs(parts.layout, len(setup.slots), parts.draws)
         timed = cast(PolicyNetwork, TimedNetwork(network, self.watch, heartbeat(outlet)))
         self.worker = parts.worker(setup.slots, timed, incarnation=setup.incarnation)
         actor = self.worker.actor

@@ -41,7 +41,7 @@ class RemoteWorker:
         )
         layout = job.parts.layout
         self.round_frames = len(slots) * layout.frames
-        self._pairs = around.site.pairs(layout, len(slots))
+        self._pairs = around.site.pairs(layout, len(slots), job.parts.draws)
         self.grant: Grant | None = None
         self.turn = 0
         self.report: Produced | None = None
@@ -69,6 +69,11 @@ class RemoteWorker:
         assert self.grant is None
         self.grant, self.turn, self.process.wanted = grant, turn, True
         self._send_grant()
+
+    @property
+    def working(self) -> bool:
+        """Whether there is a grant whose pairs are still to come."""
+        return self.grant is not None and self.report is None
 
     def pairs(self) -> Pairs:
         """What was produced; nothing is copied."""

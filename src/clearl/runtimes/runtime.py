@@ -27,6 +27,8 @@ class Parts(Protocol):
     """Makes the parts of a run from its config; another process makes the same ones from the same config."""
 
     layout: UnrollLayout
+    draws: int
+    """Replayed unrolls that a worker sends for each slot with its new one."""
 
     def network(self) -> PolicyNetwork:
         """A network with the run's initial weights."""

@@ -8,7 +8,7 @@ import pytest
 from clearl.errors import CorruptFileError
 from clearl.learning.batching import Intake, Pairs, make_batch
 from clearl.replay.codec import Codec
-from clearl.replay.mixing import Mixer
+from clearl.replay.mixing import BothMixer, EitherMixer
 from clearl.spaces import discrete_spec
 from clearl.types import Batch
 from clearl.unroll import Unroll, UnrollLayout
@@ -25,13 +25,15 @@ def tagged(slots: list[int], tag: float) -> Unroll:
     return rows
 
 
-def pairs(slots: list[int], version: int = 0, has_replay: bool = True) -> Pairs:
-    packed = list(CODEC.encode_each(tagged(slots, 0.5), range(len(slots))))
-    return Pairs(slots, tagged(slots, 0.0), packed if has_replay else [None] * len(slots), version)
+def pairs(slots: list[int], version: int = 0, has_replay: bool = True, draws: int = 1) -> Pairs:
+    each = [slot for slot in slots for _ in range(draws)]
+    packed = list(CODEC.encode_each(tagged(each, 0.5), range(len(each))))
+    return Pairs(slots, tagged(slots, 0.0), packed if has_replay else [None] * len(each), version)
 
 
-def an_intake(batch: int, fraction: float = 0.5) -> Intake:
-    return Intake(CODEC, batch, Mixer(fraction, seed=1), discount=0.9, reward_clip="none")
+def an_intake(batch: int, fraction: float = 0.5, ratio: float | None = None) -> Intake:
+    mixer = EitherMixer(fraction, seed=1) if ratio is None else BothMixer(ratio, seed=1)
+    return Intake(CODEC, batch, mixer, discount=0.9, reward_clip="none")
 
 
 def batches(intake: Intake, taken: Pairs) -> list[tuple[Batch, float]]:
@@ -58,6 +60,51 @@ def test_batches_span_workers_and_no_slot_is_in_one_twice() -> None:
     assert intake.accepts([3, 0, 1, 2])  # 3 fills the batch; the others open the next
     ((batch, _),) = batches(intake, pairs([3, 0, 1, 2]))
     assert sorted(batch.reward[0].floor().int().tolist()) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("ratio", "on_top"), [(0.25, {1}), (0.6, {2, 3}), (1.0, {4}), (2.5, {10}), (4.0, {16})])
+def test_both_takes_every_new_unroll_and_replays_on_top(ratio: float, on_top: set[int]) -> None:
+    intake, made = an_intake(4, ratio=ratio), []
+    for turn in range(12):
+        slots = [3 * (turn % 2) + index for index in range(3)]
+        made += batches(intake, pairs(slots, version=turn, draws=intake.mixer.draws))
+    assert [round(version, 2) for _, version in made[:3]] == [0.25, 1.5, 2.75]  # of the new unrolls alone
+    slots = [slot for batch, _ in made for slot in batch.reward[0][~batch.is_replay].tolist()]
+    assert slots == [index % 6 for index in range(36)]
+    assert {int(batch.is_replay.sum()) for batch, _ in made} == on_top
+    assert sum(int(batch.is_replay.sum()) for batch, _ in made) == int(ratio * 36 + 1e-9)
+    for batch, _ in made:
+        again = batch.reward[0][batch.is_replay]
+        assert (again % 1 == 0.5).all() and set(again.floor().int().tolist()) <= set(
+            batch.reward[0][~batch.is_replay].int().tolist()
+        )
+
+
+def test_without_a_past_both_is_the_new_unrolls_alone() -> None:
+    intake = an_intake(4, ratio=2.0)
+    ((batch, _),) = batches(intake, pairs([0, 1, 2, 3], has_replay=False, draws=2))
+    assert batch.reward[0].tolist() == [0, 1, 2, 3] and not batch.is_replay.any()
+    ((batch, _),) = batches(intake, pairs([0, 1, 2, 3], draws=2))
+    assert batch.reward[0].tolist()[:4] == [0, 1, 2, 3] and batch.is_replay.tolist() == [False] * 4 + [True] * 8
+
+
+@pytest.mark.parametrize("ratio", [None, 0.75, 3.0])
+def test_a_slot_that_is_in_the_open_batch_already_waits_in_another(ratio: float | None) -> None:
+    one, two = an_intake(4, ratio=ratio), an_intake(4, ratio=ratio)
+    draws = one.mixer.draws
+    assert batches(one, pairs([0, 1], version=1, draws=draws)) == []
+    assert not one.accepts([0, 1, 2])
+    assert batches(one, pairs([0, 1, 2], version=2, draws=draws)) == []
+    assert one.waiting_slots == [[0, 1, 2], [0, 1]]
+    two.mixer.restore(one.mixer.state())
+    two.restore(*one.state())
+    assert two.waiting_slots == one.waiting_slots
+    made = [batches(intake, pairs([3, 4, 2], version=3, draws=draws)) for intake in (one, two)]
+    for (first, version), (second, again) in zip(*made, strict=True):
+        assert version == again
+        assert all((a == b).all() for a, b in zip(first, second, strict=True))
+    pairs_of = [[int(slot) for slot in batch.reward[0].floor().tolist()[:4]] for batch, _ in made[0]]
+    assert pairs_of == [[0, 1, 2, 3], [0, 1, 4, 2]]
 
 
 def test_pairs_are_divided_among_batches_in_their_order() -> None:
@@ -92,7 +139,7 @@ def test_every_field_of_small_and_large_unrolls_comes_through(frame: tuple[int, 
         for array in rows.named().values():
             array[:] = rng.integers(0, 2, array.shape)
     codec = Codec(layout)
-    intake = Intake(codec, 4, Mixer(0.5, seed=1), discount=0.9, reward_clip="none")
+    intake = Intake(codec, 4, EitherMixer(0.5, seed=1), discount=0.9, reward_clip="none")
     (full,) = intake.take(Pairs([4, 3, 2, 1, 0], sides[0], list(codec.encode_each(sides[1], range(5))), 0))
     waiting, slots = intake.state()
     assert slots == [0] and full.slots == [4, 3, 2, 1] and 0 < full.is_replay.sum() < 4
@@ -104,7 +151,7 @@ def test_every_field_of_small_and_large_unrolls_comes_through(frame: tuple[int, 
 
 def test_only_what_is_taken_is_unpacked() -> None:
     intake, sent = an_intake(4), pairs([0, 1, 2, 3])
-    chosen = an_intake(4).mixer.choose(np.ones(4, bool))
+    chosen = ~an_intake(4).mixer.choose(np.ones(4, bool), []).new
     broken = [payload if taken else b"not to be read" for payload, taken in zip(sent.replay, chosen, strict=True)]
     ((batch, _),) = batches(intake, Pairs(sent.slots, sent.new, broken, 0))
     assert batch.is_replay.tolist() == chosen.tolist()

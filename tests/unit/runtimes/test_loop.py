@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import clearl
+from clearl.errors import WorkerError
 from clearl.records.reader import read_rows
 from clearl.registry import load_entry
 from clearl.runtimes import loop
@@ -280,3 +281,31 @@ def test_skipped_evaluations_are_counted_and_none_is_where_training_waits(
     assert evaluations["made"] + evaluations["skipped"] == 400 // 20 + 1
     assert sum(row.get("skipped", 0) for row in rows if row["kind"] == "eval") == evaluations["skipped"]
     assert (evaluations["skipped"] == 0) == eval_wait
+
+
+def test_a_half_full_batch_is_taken_up_by_another_number_of_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two workers leave slots 0 and 1 waiting; the one worker that goes on has them both, and two others."""
+    monkeypatch.setattr(loop, "_STOP_S", 0.0)
+
+    def stop(run: DistributedRun, part: str) -> None:
+        run.job.stop.signal = 15 if run.job.learner.updates == 2 else None
+
+    def report_alone(run: DistributedRun, part: str) -> None:
+        """From here on only the first worker answers."""
+        if run.job.learner.updates == 2:
+            run.workers[1].process.send = lambda message: None  # pyright: ignore[reportAttributeAccessIssue]
+            stop(run, part)
+
+    settings = {"batch_unrolls": 4, "replay_fraction": 0.0}
+    first = train(tmp_path / "run", monkeypatch, workers=2, watch=report_alone, **settings)
+    assert first.job.intake.waiting_slots == [[0, 1]]
+    again = train(tmp_path / "run", monkeypatch, workers=1, **settings)
+    assert again.job.cursor.finished and frames_accounted_for(again) == again.job.cursor.granted_frames
+
+
+def test_a_run_that_can_never_go_on_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "next_to_read", lambda workers, intake: None)
+    with pytest.raises(WorkerError, match=r"stands still.*'worker-0': 0.*open batches: \[\[\]\]"):
+        train(tmp_path / "run", monkeypatch)

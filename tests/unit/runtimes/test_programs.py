@@ -64,7 +64,7 @@ class Worker:
 
 
 class Parts:
-    layout = LAYOUT
+    layout, draws = LAYOUT, 1
 
     def network(self) -> Any:
         return type("Network", (), {"core_size": 0})
@@ -88,7 +88,7 @@ class Places:
     def read(self) -> tuple[int, int]:
         return 11, 0
 
-    def pairs(self, layout: UnrollLayout, slots: int) -> Any:
+    def pairs(self, layout: UnrollLayout, slots: int, draws: int) -> Any:
         return self
 
     def put_replay(self, payloads: Any) -> None:

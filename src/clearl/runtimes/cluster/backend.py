@@ -227,7 +227,7 @@ class ActorSite:
             return []
         return [awaited[call] for call in self._post.arrived(list(awaited), wait_s)]
 
-    def pairs(self, layout: UnrollLayout, slots: int) -> ReceivedPairs:
+    def pairs(self, layout: UnrollLayout, slots: int, draws: int) -> ReceivedPairs:
         return ReceivedPairs()
 
     def board(self, size: int) -> PublishedWeights:

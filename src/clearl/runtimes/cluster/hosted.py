@@ -84,7 +84,7 @@ class Carrier:
             self._read = version
         return version, frames
 
-    def pairs(self, layout: UnrollLayout, slots: int) -> Any:
+    def pairs(self, layout: UnrollLayout, slots: int, draws: int) -> Any:
         self.new, self.sequences = layout.empty(slots), np.zeros(slots, np.int64)
         return self
 

@@ -73,8 +73,8 @@ class _ThisMachine:
     def listen(self, wait_s: float) -> list[Callable[[], None]]:
         return [key.data for key, _ in self._selector.select(wait_s)]
 
-    def pairs(self, layout: UnrollLayout, slots: int) -> PairBlock:
-        return PairBlock(SharedBlock.create(PairBlock.nbytes(layout, slots)), layout, slots)
+    def pairs(self, layout: UnrollLayout, slots: int, draws: int) -> PairBlock:
+        return PairBlock(SharedBlock.create(PairBlock.nbytes(layout, slots, draws)), layout, slots, draws)
 
     def board(self, size: int) -> WeightBoard:
         return WeightBoard(SharedBlock.create(WeightBoard.nbytes(size)), size)

@@ -47,21 +47,22 @@ class SharedBlock:
 
 
 class PairBlock:
-    """Where one worker puts its pairs, and the learner reads them: new unrolls as rows, replayed ones packed.
+    """Where one worker puts its pairs, and the learner reads them: new unrolls as rows, `draws` packed ones a slot.
 
     Each payload has room for the longest there can be; memory that was never written to takes no place.
     """
 
-    def __init__(self, block: SharedBlock, layout: UnrollLayout, slots: int) -> None:
+    def __init__(self, block: SharedBlock, layout: UnrollLayout, slots: int, draws: int) -> None:
         self.block = block
         whole, new_nbytes = memoryview(block.memory), layout.buffer_nbytes(slots)
         self.new: Unroll = layout.views(whole[:new_nbytes], slots)
-        self.sequences, self._lengths = np.frombuffer(whole, np.int64, 2 * slots, new_nbytes).reshape(2, slots)
-        self._payloads, self._room = whole[new_nbytes + 2 * self._lengths.nbytes :], max_payload_nbytes(layout)
+        numbers = np.frombuffer(whole, np.int64, slots + slots * draws, new_nbytes)
+        self.sequences, self._lengths = numbers[:slots], numbers[slots:]
+        self._payloads, self._room = whole[new_nbytes + numbers.nbytes :], max_payload_nbytes(layout)
 
     @property
     def replay(self) -> list[Payload | None]:
-        """One for each slot, None where it has nothing to replay; not copied."""
+        """`draws` for each slot in turn, None where it has nothing to replay; not copied."""
         starts = range(0, len(self._lengths) * self._room, self._room)
         return [
             self._payloads[start : start + length] if length else None
@@ -81,8 +82,8 @@ class PairBlock:
         self.block.close()
 
     @staticmethod
-    def nbytes(layout: UnrollLayout, slots: int) -> int:
-        return layout.buffer_nbytes(slots) + slots * (2 * 8 + max_payload_nbytes(layout))
+    def nbytes(layout: UnrollLayout, slots: int, draws: int) -> int:
+        return layout.buffer_nbytes(slots) + slots * 8 + slots * draws * (8 + max_payload_nbytes(layout))
 
 
 class WeightBoard:
@@ -148,9 +149,9 @@ class SharedPlaces:
     def weights(self, network: PolicyNetwork) -> WeightReader:
         return WeightReader(network, self.descriptors[-1])
 
-    def pairs(self, layout: UnrollLayout, slots: int) -> PairBlock:
-        block = SharedBlock.received(self.descriptors[0], PairBlock.nbytes(layout, slots))
-        return PairBlock(block, layout, slots)
+    def pairs(self, layout: UnrollLayout, slots: int, draws: int) -> PairBlock:
+        block = SharedBlock.received(self.descriptors[0], PairBlock.nbytes(layout, slots, draws))
+        return PairBlock(block, layout, slots, draws)
 
 
 class WeightReader:

@@ -54,7 +54,7 @@ def make(host: Host, *, name: str = "worker-0") -> tuple[ActorSite, ActorChild, 
     job: Any = SimpleNamespace(plan=SimpleNamespace(evaluate=("a", "b")))
     site = ActorSite(ThreadPost(), Crew(1, {"worker-0": "node-0"}, "luggage"), job, ask)
     child = site.take(lambda: None)
-    pairs, board = site.pairs(None, 2), site.board(3)  # pyright: ignore[reportArgumentType]
+    pairs, board = site.pairs(None, 2, 1), site.board(3)  # pyright: ignore[reportArgumentType]
     board.next_place()[:] = 7
     board.show(5, 100)
     child.begin(Setup(name, "", "", "", "", 0, slots=(0, 1)), [pairs, board])

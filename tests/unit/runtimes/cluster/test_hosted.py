@@ -33,7 +33,7 @@ class FakeProgram:
         type(self).made += 1
         self.ready, self.outlet, self.closed = Ready((1, 2), 0), outlet, False
         self.network: Any = nn.Linear(1, 1)
-        self.weights, self.pairs = places.weights(self.network), places.pairs(LAYOUT, 2)
+        self.weights, self.pairs = places.weights(self.network), places.pairs(LAYOUT, 2, 1)
 
     def handle(self, message: Message) -> Iterator[Message]:
         self.outlet.send(Alive(building=True))

@@ -74,11 +74,23 @@ def test_the_newest_version_is_read_and_the_last_one_stays_while_the_next_is_wri
     assert board.read_into(weights) == (2, 20) and (weights == 5).all()
 
 
+def test_several_replayed_unrolls_of_a_slot_lie_apart() -> None:
+    layout = UnrollLayout(discrete_spec((2,), "uint8", 4), 5)
+    block = SharedBlock.create(PairBlock.nbytes(layout, 2, 3))
+    pairs, longest = PairBlock(block, layout, 2, 3), max_payload_nbytes(layout)
+    payloads = [bytes([65 + number]) * (longest - number) for number in range(6)]
+    pairs.sequences[:] = 7, 8
+    pairs.put_replay(payloads)
+    pairs.new.reward[:] = 5.0
+    assert pairs.replay == payloads and pairs.sequences.tolist() == [7, 8]
+    block.close()
+
+
 def test_pairs_of_a_block_lie_apart_and_are_seen_by_another_mapping() -> None:
     layout = UnrollLayout(discrete_spec((2, 3, 3), "uint8", 4, stack=2), 5, core_size=3)
-    block = SharedBlock.create(PairBlock.nbytes(layout, 3))
-    writer = PairBlock(block, layout, 3)
-    reader = PairBlock(SharedBlock.received(os.dup(block.descriptor), block.nbytes), layout, 3)
+    block = SharedBlock.create(PairBlock.nbytes(layout, 3, 1))
+    writer = PairBlock(block, layout, 3, 1)
+    reader = PairBlock(SharedBlock.received(os.dup(block.descriptor), block.nbytes), layout, 3, 1)
     assert reader.replay == [None, None, None] and len(writer.new.named()) == len(layout.fields)
     longest = max_payload_nbytes(layout)
     for payloads in ([b"a" * longest, b"b" * longest, b"c" * longest], [b"d", None, b"ef"], [None, b"g", None]):
