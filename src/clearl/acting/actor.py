@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 
 from clearl.acting.preprocess import stack_frames
+from clearl.acting.slots import SlotEnvironments
 from clearl.acting.stepper import Stepper
-from clearl.errors import EnvironmentFaultError
 from clearl.nets.network import PolicyNetwork
-from clearl.seeding import derive, generator
+from clearl.seeding import generator
 from clearl.tasks.suite import Envs, Suite
 from clearl.unroll import Unroll, UnrollLayout
 
@@ -29,21 +27,6 @@ class Episode:
     steps: int
 
 
-@dataclass(frozen=True)
-class _Group:
-    """The slots that play one task, and their environments."""
-
-    task: str
-    slots: np.ndarray
-    envs: Envs
-
-    @cached_property
-    def index(self) -> np.ndarray | slice:
-        """`slots` as a slice where they lie side by side, which NumPy is much quicker with."""
-        first, last = int(self.slots[0]), int(self.slots[-1])
-        return slice(first, last + 1) if len(self.slots) == last + 1 - first else self.slots
-
-
 class Actor:
     """Plays `slots` with one network; carries episodes, recurrent states and the frame stack across unrolls."""
 
@@ -52,12 +35,10 @@ class Actor:
         reward_clip: str,
     ) -> None:  # fmt: skip
         self.suite, self.network, self.layout = suite, network, layout
-        self.slots, self._seed = list(slots), seed
+        self.slots = list(slots)
         self._rng = generator(seed, "actor", self.slots[0])
-        self._envs: dict[tuple[str, int], Envs] = {}
-        self._groups: list[_Group] = []
+        self._environments = SlotEnvironments(self._make, self.slots, seed)
         self._tasks: list[str] = []
-        self._starts = 0
         count, observation = len(self.slots), layout.spec.observation
         self._stepper = Stepper(network, layout.spec, count, reward_clip=reward_clip)
         self._window = np.zeros((count, observation.stack, *observation.frame_shape), observation.frame_dtype)
@@ -67,16 +48,18 @@ class Actor:
         self._steps = np.zeros(count, np.int64)
 
     def assign(self, tasks: Sequence[str]) -> None:
-        """Say which task each slot plays from now on; slots whose group changes start a new episode."""
+        """Say which task each slot plays from now on; a slot whose task changes starts a new episode."""
         if list(tasks) == self._tasks:
             return
         self._tasks = list(tasks)
-        before = {(group.task, tuple(group.slots)): group for group in self._groups}
-        self._groups = []
-        for task in dict.fromkeys(tasks):
-            slots = np.flatnonzero(np.array([t == task for t in tasks]))
-            kept = before.get((task, tuple(slots)))
-            self._groups.append(kept or self._start(task, slots))
+        for start in self._environments.assign(tasks):
+            slots = start.slots
+            self._window[slots] = start.frames[:, None]
+            self._window_first[slots] = False
+            self._window_first[slots, -1] = True
+            self._mask[slots] = self.suite.mask(start.task)
+            self._stepper.forget(slots)
+            self._score[slots] = self._steps[slots] = 0
 
     @torch.inference_mode()
     def fill(self, rows: Unroll) -> list[Episode]:
@@ -104,29 +87,22 @@ class Actor:
 
     def close(self) -> None:
         """Close every environment."""
-        for envs in self._envs.values():
-            envs.close()
-        self._envs.clear()
+        self._environments.close()
 
     def state(self) -> dict[str, Any] | None:
         """All that is needed to go on bit for bit, as JSON types and arrays; None if an environment has no state."""
-        groups = [{"task": g.task, "slots": g.slots, "envs": g.envs.get_state()} for g in self._groups]
-        if any(group["envs"] is None for group in groups):
+        groups = self._environments.state()
+        if groups is None:
             return None
         return {
-            "tasks": self._tasks, "starts": self._starts, "groups": groups,
+            "tasks": self._tasks, "starts": self._environments.starts, "groups": groups,
             "rng": self._rng.bit_generator.state, "arrays": self._arrays(),
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
-        self._tasks, self._starts = list(state["tasks"]), int(state["starts"])
-        self._groups = []
-        for group in state["groups"]:
-            slots = np.asarray(group["slots"], np.int64)
-            envs = self._make(group["task"], len(slots))
-            envs.set_state(group["envs"])
-            self._groups.append(_Group(group["task"], slots, envs))
+        self._tasks, self._environments.starts = list(state["tasks"]), int(state["starts"])
+        self._environments.restore(state["groups"])
         self._rng.bit_generator.state = state["rng"]
         for name, array in self._arrays().items():
             array[...] = state["arrays"][name]
@@ -139,43 +115,15 @@ class Actor:
             "score": self._score, "steps": self._steps,
         }  # fmt: skip
 
-    def _make(self, task: str, count: int) -> Envs:
-        # Building environments can take seconds (ALE): build once, keep at task switches.
-        if (task, count) not in self._envs:
-            seed = derive(self._seed, "environments", self.slots[0], task, count)
-            self._envs[task, count] = self.suite.make(task, num_envs=count, seed=seed)
-        return self._envs[task, count]
-
-    def _start(self, task: str, slots: np.ndarray) -> _Group:
-        envs = self._make(task, len(slots))
-        # Seeded anew at every start: what these environments lived through before is in no checkpoint.
-        self._starts += 1
-        seed = derive(self._seed, "start", self.slots[0], self._starts, task)
-        with self._faults_named(slots):
-            frames = envs.reset(seed=seed)
-        self._window[slots] = frames[:, None]
-        self._window_first[slots] = False
-        self._window_first[slots, -1] = True
-        self._mask[slots] = self.suite.mask(task)
-        self._stepper.forget(slots)
-        self._score[slots] = self._steps[slots] = 0
-        return _Group(task, slots, envs)
-
-    @contextmanager
-    def _faults_named(self, slots: np.ndarray) -> Iterator[None]:
-        """An environment knows its place in the batch; the user knows the slots of the run."""
-        try:
-            yield
-        except EnvironmentFaultError as fault:
-            slot = self.slots[slots[fault.slot]]
-            raise EnvironmentFaultError(fault.task, slot, fault.step, fault.problem) from fault
+    def _make(self, task: str, count: int, seed: int) -> Envs:
+        return self.suite.make(task, num_envs=count, seed=seed)
 
     def _step(self, rows: Unroll, t: int) -> list[Episode]:
         episodes: list[Episode] = []
         after = t + self.layout.spec.observation.stack
-        for group in self._groups:
+        for group in self._environments.groups:
             slots = group.index
-            with self._faults_named(group.slots):
+            with self._environments.faults_named(group.slots):
                 step = group.envs.step(rows.action[slots, t])
             rows.frames[slots, after] = step.frames
             rows.first[slots, after] = step.first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -32,6 +32,7 @@ from clearl.runtimes.messages import (
 )
 from clearl.runtimes.runtime import Parts
 from clearl.tasks.suite import Envs, Suite
+from clearl.tasks.vectors import combine
 from clearl.types import EnvStep
 
 _ALIVE_EVERY_S = 0.5
@@ -161,6 +162,11 @@ class _TimedEnvs:
     def __init__(self, envs: Envs, watch: Stopwatch) -> None:
         self.num_envs = envs.num_envs
         self._envs, self._watch = envs, watch
+        if hasattr(envs, "combined"):
+            self.combined = self._combined
+
+    def _combined(self, seats: Sequence[tuple[_TimedEnvs, int]]) -> _TimedEnvs:
+        return _TimedEnvs(combine([(timed._envs, index) for timed, index in seats]), self._watch)
 
     def reset(self, *, seed: int | None = None) -> np.ndarray:
         with self._watch("environment"):

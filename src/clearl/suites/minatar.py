@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -166,6 +167,15 @@ class MinAtarEnvs:
                     terminated[index] = first[index] = True
                     self._restart(index)
         return EnvStep(self._frames(), reward, terminated, truncated, valid, first)
+
+    @staticmethod
+    def combined(seats: Sequence[tuple[MinAtarEnvs, int]]) -> MinAtarEnvs:
+        """A vector of games of others, which go on where they are; see `clearl.tasks.vectors`."""
+        made = copy.copy(seats[0][0])
+        made.num_envs = len(seats)
+        for name in ("_games", "_last_actions", "_waiting"):
+            setattr(made, name, [getattr(envs, name)[index] for envs, index in seats])
+        return made
 
     def get_state(self) -> dict[str, Any]:
         games = [self._game.variables(game) for game in self._games]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import traceback
 from collections.abc import Callable, Sequence
@@ -77,6 +78,15 @@ class LoopEnvs:
                 self._restart(slot, frames)
             self._waiting[slot] = bool(truncated[slot])
         return EnvStep(frames, reward, terminated, truncated, valid, first)
+
+    @staticmethod
+    def combined(seats: Sequence[tuple[LoopEnvs, int]]) -> LoopEnvs:
+        """A vector of environments of others, which go on where they are; see `clearl.tasks.vectors`."""
+        made = copy.copy(seats[0][0])
+        made.num_envs, made._seed = len(seats), None
+        for name in ("_envs", "_waiting", "_steps"):
+            setattr(made, name, [getattr(envs, name)[index] for envs, index in seats])
+        return made
 
     def get_state(self) -> dict[str, Any] | None:
         """None: Gymnasium has no way to save an environment."""

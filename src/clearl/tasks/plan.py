@@ -74,9 +74,10 @@ def assign_tasks(segment: Segment, num_slots: int, share: float) -> list[str]:
     Slots lie evenly on the unit interval that the weights divide. The interval turns by one n-th for every n-th of the
     segment (n tasks), so that over the segment an equal mixture gives each task exactly its share, even where the slots
     cannot be split evenly, and every slot meets every task. Unequal weights come out to within one slot in a turn.
+    A mixture that moves does not turn: its slots change their task one by one as a bound passes them.
     """
     weights = segment.weights_at(share)
-    turns = len(segment.tasks)
+    turns = len(segment.tasks) if segment.end_weights is None else 1
     turn = min(int(share * turns), turns - 1)
     bounds = [sum(weights[: i + 1]) for i in range(len(weights))]
     # A slot on a bound belongs to the next task; the nudge keeps rounding from deciding that anew in every turn.

@@ -1,0 +1,176 @@
+"""The environments of an actor's slots: a slot that changes its task moves alone, the others play on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from clearl.errors import EnvironmentFaultError
+from clearl.seeding import derive
+from clearl.tasks.suite import Envs
+from clearl.tasks.vectors import BundledEnvs, Seat, combine, is_divisible
+
+MakeEnvs = Callable[[str, int, int], Envs]
+"""Makes environments out of (task, how many, seed)."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The slots that play one task, and their environments in the same order."""
+
+    task: str
+    slots: np.ndarray
+    envs: Envs
+
+    @cached_property
+    def index(self) -> np.ndarray | slice:
+        """`slots` as a slice where they lie side by side, which NumPy is much quicker with."""
+        first, last = int(self.slots[0]), int(self.slots[-1])
+        return slice(first, last + 1) if len(self.slots) == last + 1 - first else self.slots
+
+
+@dataclass(frozen=True)
+class Start:
+    """Slots that begin an episode of a task, and its first frames."""
+
+    task: str
+    slots: np.ndarray
+    frames: np.ndarray
+
+
+class SlotEnvironments:
+    """Groups slots by task; keeps environments that nobody plays for the next slot that comes to their task.
+
+    Building environments can take seconds (ALE), so they are built once: a vector for a task that slots come to
+    together, single environments for slots that come one by one. Slots that come back find theirs.
+    """
+
+    def __init__(self, make: MakeEnvs, slots: Sequence[int], seed: int) -> None:
+        self._make_envs, self._slots, self._seed = make, list(slots), seed
+        self.groups: list[Group] = []
+        self.starts = 0
+        self._made: list[Envs] = []
+        self._whole: dict[tuple[str, int], Envs] = {}
+        """Vectors by task and size, as they were built; taken out of it once a part of one has moved."""
+        self._free: dict[str, list[Envs]] = defaultdict(list)
+        """Single environments that nobody plays."""
+
+    def assign(self, tasks: Sequence[str]) -> list[Start]:
+        """Give each slot its task; the episodes that begin for it."""
+        before = {int(slot): (group, i) for group in self.groups for i, slot in enumerate(group.slots)}
+        old, self.groups = self.groups, []
+        self._release(old, tasks)
+        return [start for task in dict.fromkeys(tasks) for start in self._regroup(task, tasks, before)]
+
+    def state(self) -> list[dict[str, Any]] | None:
+        """What is played, as JSON types and arrays; None if an environment has no state."""
+        groups = [{"task": g.task, "slots": g.slots, "envs": g.envs.get_state()} for g in self.groups]
+        return None if any(group["envs"] is None for group in groups) else groups
+
+    def restore(self, groups: Sequence[dict[str, Any]]) -> None:
+        """Go on from `state`."""
+        self.groups = []
+        for group in groups:
+            slots = np.asarray(group["slots"], np.int64)
+            envs = self._vector(group["task"], len(slots))
+            envs.set_state(group["envs"])
+            self.groups.append(Group(group["task"], slots, envs))
+
+    def close(self) -> None:
+        """Close every environment."""
+        for envs in self._made:
+            envs.close()
+        self._made.clear()
+        self._whole.clear()
+        self._free.clear()
+
+    @contextmanager
+    def faults_named(self, slots: np.ndarray) -> Iterator[None]:
+        """An environment knows its place in the batch; the user knows the slots of the run."""
+        try:
+            yield
+        except EnvironmentFaultError as fault:
+            slot = self._slots[slots[fault.slot]]
+            raise EnvironmentFaultError(fault.task, slot, fault.step, fault.problem) from fault
+
+    def _release(self, groups: Sequence[Group], tasks: Sequence[str]) -> None:
+        """Keep the environments of slots that go to another task, where one can be started by itself."""
+        for group in groups:
+            leaving = [i for i, slot in enumerate(group.slots) if tasks[slot] != group.task]
+            if len(leaving) == len(group.slots) and self._is_whole(group.task, group.envs):
+                continue
+            for i in leaving:
+                envs, index = group.envs.seats[i] if isinstance(group.envs, BundledEnvs) else (group.envs, i)
+                if is_divisible(envs):
+                    self._free[group.task].append(self._combine(group.task, [(envs, index)]))
+
+    def _regroup(self, task: str, tasks: Sequence[str], before: dict[int, tuple[Group, int]]) -> list[Start]:
+        slots = np.flatnonzero(np.array([each == task for each in tasks]))
+        seats = {
+            slot: (before[slot][0].envs, before[slot][1])
+            for slot in slots.tolist()
+            if slot in before and before[slot][0].task == task
+        }
+        starts = []
+        coming = np.array([slot for slot in slots.tolist() if slot not in seats], np.int64)
+        if len(coming):
+            envs = self._singles(task, len(coming)) if seats else self._vector(task, len(coming))
+            starts.append(Start(task, coming, self._start(task, coming, envs)))
+            seats |= {int(slot): (envs, i) for i, slot in enumerate(coming)}
+        self.groups.append(Group(task, slots, self._combine(task, [seats[slot] for slot in slots.tolist()])))
+        return starts
+
+    def _start(self, task: str, slots: np.ndarray, envs: Envs) -> np.ndarray:
+        # Seeded anew at every start: what these environments lived through before is in no checkpoint.
+        self.starts += 1
+        seed = derive(self._seed, "start", self._slots[0], self.starts, task)
+        if not isinstance(envs, BundledEnvs):
+            with self.faults_named(slots):
+                return envs.reset(seed=seed)
+        frames = []
+        for i, (single, _) in enumerate(envs.seats):
+            with self.faults_named(slots[i : i + 1]):
+                frames.append(single.reset(seed=derive(seed, i)))
+        return np.concatenate(frames)
+
+    def _vector(self, task: str, count: int) -> Envs:
+        """Environments for slots that come to a task together, where nobody plays it now."""
+        if (task, count) in self._whole:
+            return self._whole[task, count]
+        for other in [envs for (name, _), envs in self._whole.items() if name == task and is_divisible(envs)]:
+            self._free[task] += [self._combine(task, [(other, i)]) for i in range(other.num_envs)]
+        free = self._free[task]
+        if len(free) >= count or (free and hasattr(free[0], "combined")):
+            return self._singles(task, count)
+        self._whole[task, count] = self._make(task, count)
+        return self._whole[task, count]
+
+    def _singles(self, task: str, count: int) -> Envs:
+        """As many environments, each of which can leave by itself later."""
+        free = self._free[task]
+        while len(free) < count:
+            free.append(self._make(task, 1))
+        taken, self._free[task] = free[:count], free[count:]
+        return combine([(envs, 0) for envs in taken])
+
+    def _combine(self, task: str, seats: Sequence[Seat]) -> Envs:
+        """A vector of these seats; one whose environments are given away by that is no whole one any more."""
+        envs = combine(seats)
+        for source, _ in seats:
+            if source is not envs and is_divisible(source) and self._is_whole(task, source):
+                del self._whole[task, source.num_envs]
+        return envs
+
+    def _is_whole(self, task: str, envs: Envs) -> bool:
+        return self._whole.get((task, envs.num_envs)) is envs
+
+    def _make(self, task: str, count: int) -> Envs:
+        seed = derive(self._seed, "environments", self._slots[0], task, count)
+        self._made.append(self._make_envs(task, count, seed))
+        return self._made[-1]

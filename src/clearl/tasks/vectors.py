@@ -1,0 +1,89 @@
+"""Vectors of environments put together from others, so that one environment can leave or join while the rest go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from clearl.errors import EnvironmentFaultError
+from clearl.tasks.suite import Envs
+from clearl.types import EnvStep
+
+Seat = tuple[Envs, int]
+"""One environment of a vector, by its index."""
+
+
+def combine(seats: Sequence[Seat]) -> Envs:
+    """One vector of these environments, each in the middle of its episode; the vectors they are from are used up.
+
+    Vectors in Python give their environments away (`combined`). Those in C++ cannot: they are stepped as they are, and
+    the answers of environments that nobody plays any more are dropped.
+    """
+    first = seats[0][0]
+    if len(seats) == first.num_envs and all(seat == (first, index) for index, seat in enumerate(seats)):
+        return first
+    combined = getattr(first, "combined", None)
+    return combined(seats) if combined is not None else BundledEnvs(seats)
+
+
+def is_divisible(envs: Envs) -> bool:
+    """Whether each environment of a vector can be taken out and started anew by itself."""
+    return envs.num_envs == 1 or hasattr(envs, "combined")
+
+
+class BundledEnvs:
+    """Environments of several vectors that cannot be taken apart; see `combine`."""
+
+    def __init__(self, seats: Sequence[Seat]) -> None:
+        self.num_envs = len(seats)
+        self.seats = [seat for envs, index in seats for seat in _inner(envs, index)]
+        vectors = {id(envs): envs for envs, _ in self.seats}
+        self._vectors = [
+            (envs, *_places([(place, i) for place, (owner, i) in enumerate(self.seats) if owner is envs]))
+            for envs in vectors.values()
+        ]
+
+    def reset(self, *, seed: int | None = None) -> np.ndarray:
+        raise NotImplementedError("environments are started before they are bundled")
+
+    def step(self, actions: np.ndarray) -> EnvStep:
+        answers: dict[str, np.ndarray] = {}
+        for envs, places, indices in self._vectors:
+            all_actions = np.zeros((envs.num_envs, *actions.shape[1:]), actions.dtype)
+            all_actions[indices] = actions[places]
+            for name, values in vars(self._step(envs, all_actions, places, indices)).items():
+                if values is None:
+                    continue
+                if name not in answers:
+                    answers[name] = np.zeros((self.num_envs, *values.shape[1:]), values.dtype)
+                answers[name][places] = values[indices]
+        return EnvStep(**answers)
+
+    def get_state(self) -> None:
+        """None: what cannot be taken apart cannot be saved apart."""
+
+    def set_state(self, state: dict[str, Any]) -> np.ndarray:
+        raise NotImplementedError("these environments have no state to go on from: get_state gave None")
+
+    def close(self) -> None:
+        for envs, _, _ in self._vectors:
+            envs.close()
+
+    def _step(self, envs: Envs, actions: np.ndarray, places: np.ndarray, indices: np.ndarray) -> EnvStep:
+        try:
+            return envs.step(actions)
+        except EnvironmentFaultError as fault:
+            found = np.flatnonzero(indices == fault.slot)
+            place = int(places[found[0]]) if len(found) else int(places[0])
+            raise EnvironmentFaultError(fault.task, place, fault.step, fault.problem) from fault
+
+
+def _inner(envs: Envs, index: int) -> list[Seat]:
+    return [envs.seats[index]] if isinstance(envs, BundledEnvs) else [(envs, index)]
+
+
+def _places(pairs: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    places, indices = np.array(pairs, np.int64).T
+    return places, indices
