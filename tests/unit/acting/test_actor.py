@@ -185,6 +185,6 @@ def test_a_fault_names_the_slot_of_the_run() -> None:
     def fail(actions: np.ndarray) -> EnvStep:
         raise EnvironmentFaultError("times out", 1, 4, "it broke")
 
-    actor._groups[1].envs.step = fail
+    actor._environments.groups[1].envs.step = fail
     with pytest.raises(EnvironmentFaultError, match="slot 9, step 4: it broke"):
         actor.fill(layout.empty(3))
