@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import random
 from collections.abc import Mapping
+from dataclasses import is_dataclass
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -148,7 +149,9 @@ def assert_same_runs(a: Path, b: Path, config: RunConfig) -> None:
 def assert_equal(a: Any, b: Any, where: str) -> None:
     """Deep equality of trees of JSON types and arrays, bit for bit."""
     assert type(a) is type(b), where
-    if isinstance(a, dict):
+    if is_dataclass(a):
+        assert_equal(vars(a), vars(b), where)
+    elif isinstance(a, dict):
         assert a.keys() == b.keys(), where
         for key in a:
             assert_equal(a[key], b[key], f"{where}/{key}")
