@@ -11,12 +11,12 @@ from pathlib import Path
 from safetensors.torch import load, save
 
 from clearl.acting.agent import Agent
-from clearl.config import RunConfig, from_yaml, to_yaml
+from clearl.config import RunConfig, from_yaml, parse_yaml, to_yaml
 from clearl.errors import CorruptFileError, RunDirectoryError, UnknownNameError
 from clearl.experiment import load_agent as load_from_run
 from clearl.experiment import stored_network
 from clearl.nets.network import as_module
-from clearl.plugins import import_asked, import_plugins
+from clearl.plugins import import_asked, import_plugins, named_modules
 from clearl.records.run_dir import RunDir
 from clearl.records.schema import seal, unseal
 from clearl.runtimes.state import fitting
@@ -47,8 +47,9 @@ class Trained:
         run_dir = RunDir.open(path)
         if parts := run_dir.meta.get("parts"):
             raise RunDirectoryError(f"{path} holds one run for each task; give one of them: {', '.join(parts)}")
+        named = parse_yaml(run_dir.config_text, "config.yaml")
+        import_asked(named, source=str(path), imports=imports, trust=trust)
         config = from_yaml(run_dir.config_text, "config.yaml")
-        import_asked(vars(config), source=str(path), imports=imports, trust=trust)
         suite = make_suite(config.suite, config.tasks, config)
         for task in tasks:
             if task not in suite.tasks:
@@ -91,7 +92,10 @@ def _load_exported(path: Path, trust: bool) -> Agent:
     weights = (path / WEIGHTS_FILE).read_bytes()
     if hashlib.sha256(weights).hexdigest() != about.get("weights_sha256"):
         raise CorruptFileError(f"{path / WEIGHTS_FILE} is damaged; export the agent again")
-    config = from_yaml(str(about.get("config")), EXPORT_FILE)
+    text = str(about.get("config"))
+    if trust:
+        import_plugins(named_modules(parse_yaml(text, EXPORT_FILE)))
+    config = from_yaml(text, EXPORT_FILE)
     spec = spec_from_json(about.get("spec"), str(path / EXPORT_FILE))
     network = stored_network(config, spec, source=str(path), trust=trust)
     with fitting(path):

@@ -20,7 +20,7 @@ from clearl.acting.actor import Actor
 from clearl.acting.agent import Agent
 from clearl.acting.evaluator import Evaluator
 from clearl.acting.worker import Worker
-from clearl.config import PLACEMENT, RunConfig, diff, from_yaml, to_yaml
+from clearl.config import PLACEMENT, RunConfig, diff, from_yaml, parse_yaml, to_yaml
 from clearl.errors import (
     ConfigError,
     CorruptFileError,
@@ -76,7 +76,6 @@ class RunParts:
     """Makes workers, evaluators and networks of one run; see `clearl.runtimes.runtime.Parts`."""
 
     def __init__(self, config: RunConfig, run_dir: Path, capacity_unrolls: int, store_kind: StoreKind) -> None:
-        import_plugins(named_modules(vars(config)))
         self.config, self.run_dir = config, run_dir
         self.suite = make_suite(config.suite, config.tasks, config)
         self.method = make_method(config)
@@ -139,6 +138,7 @@ def load_parts(config_yaml: str, run_dir: Path) -> RunParts:
     if not isinstance(replay, dict) or type(capacity := replay.get("capacity_unrolls")) is not int or capacity < 1:
         raise CorruptFileError(f"{run_dir / META_FILE} does not say how much replay the run holds")
     store = "disk" if replay.get("store") == "disk" else "ram"
+    import_plugins(named_modules(parse_yaml(config_yaml, "config")))  # they may declare some of the settings
     return RunParts(from_yaml(config_yaml), run_dir, capacity, store)
 
 
@@ -208,6 +208,8 @@ def load_agent(path: Path, *, trust: bool = False) -> Agent:
     saved = CheckpointStore(run_dir.checkpoints_path).newest()
     if saved is None:
         raise RunDirectoryError(f"{path} holds no checkpoint yet; let the run go on, or stop it with Ctrl-C")
+    if trust:
+        import_plugins(named_modules(parse_yaml(run_dir.config_text, "config.yaml")))
     config = from_yaml(run_dir.config_text)
     meta = run_dir.meta
     spec = spec_from_json(meta.get("spec"), str(run_dir.path / META_FILE))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar, cast
@@ -20,9 +20,14 @@ class Registry(Generic[Item]):
     A name has one meaning: ours first, then registered ones, then entry points.
     """
 
-    def __init__(self, kind: str, entries: dict[str, str], *, group: str | None = None) -> None:
+    def __init__(
+        self, kind: str, entries: Mapping[str, str], *, settings: Mapping[str, str] | None = None,
+        group: str | None = None,
+    ) -> None:  # fmt: skip
+        """`settings` says where plug-ins of ours declare their settings: reading those then imports nothing heavy."""
         self.kind, self.group = kind, group
         self._entries: dict[str, str | Item] = dict(entries)
+        self._settings = {name: (settings or {}).get(name) for name in entries}
 
     def __iter__(self) -> Iterator[str]:
         yield from self._entries
@@ -45,6 +50,17 @@ class Registry(Generic[Item]):
         if entry is None:
             raise UnknownNameError(self.kind, name, self)
         return load_entry(entry) if isinstance(entry, str) else cast(Item, entry)
+
+    def ships(self, name: str) -> bool:
+        """Whether the plug-in comes with this package."""
+        return name in self._settings
+
+    def settings(self, name: str) -> type | None:
+        """The dataclass of settings that a plug-in declares as its attribute `settings`, or None."""
+        if self.ships(name):
+            entry = self._settings[name]
+            return None if entry is None else load_entry(entry)
+        return getattr(self.get(name), "settings", None)
 
     @cached_property
     def _installed(self) -> dict[str, str]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, make_dataclass
+from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from clearl.config import RunConfig, Setting, settings_of
+from clearl.config import Setting, owned_settings, settings, settings_of
 from clearl.errors import ConfigError, UnknownNameError
+from clearl.plugins import import_plugins
 
 POSITIONAL = object()
 """Mark a field with it, as in `Annotated[str, POSITIONAL, "help"]`, and it is given without a flag."""
@@ -21,29 +24,37 @@ Args = TypeVar("Args")
 
 def parse(kind: type[Args], argv: Sequence[str], *, verb: str, about: str) -> Args:
     """The flags of a verb as the dataclass that describes them."""
-    return kind(**parse_given([kind], argv, verb=verb, about=about))
+    return kind(**_given(kind, settings_of(kind), argv, verb=verb, about=about))
 
 
 def parse_run(kind: type[Args], argv: Sequence[str], *, verb: str, about: str) -> tuple[Args, dict[str, Any]]:
-    """The same for a verb that also takes every setting of a run; those that were given come second."""
-    given = parse_given([kind, RunConfig], argv, verb=verb, about=about)
-    own = {name: given.pop(name) for name in settings_of(kind) if name in given}
-    return kind(**own), given
+    """The same for a verb that also takes every setting of a run; those that were given come second.
+
+    Modules of `--imports` are imported first: the methods and suites that they register may declare flags.
+    """
+    import_plugins(_named_imports(argv))
+    own = settings_of(kind)
+    given = _given(kind, own | settings(), argv, verb=verb, about=about)
+    return kind(**{name: given.pop(name) for name in own if name in given}), given
 
 
-def parse_given(kinds: Sequence[type], argv: Sequence[str], *, verb: str, about: str) -> dict[str, Any]:
-    """The values that `argv` gives, by field name. `--help` prints and exits."""
-    settings = {name: setting for kind in kinds for name, setting in settings_of(kind).items()}
-    defaults = {field.name: field.default for kind in kinds for field in dataclasses.fields(kind)}
-    positionals = [name for kind in kinds for name in _positionals(kind)]
+def _named_imports(argv: Sequence[str]) -> list[str]:
+    following = [after for token, after in pairwise(argv) if token == "--imports"]
+    joined = [token.removeprefix("--imports=") for token in argv if token.startswith("--imports=")]
+    return [name.strip() for value in (*following, *joined) for name in value.split(",") if name.strip()]
+
+
+def _given(kind: type, known: Mapping[str, Setting], argv: Sequence[str], *, verb: str, about: str) -> dict[str, Any]:
+    """The values that `argv` gives, by name. `--help` prints and exits."""
+    positionals = _positionals(kind)
     wants_help = any(token in ("-h", "--help") for token in argv)
-    given = set() if wants_help else _check(argv, settings, positionals, verb)
-    needed = [name for name, default in defaults.items() if default is dataclasses.MISSING and name not in given]
+    given = set() if wants_help else _check(argv, known, positionals, verb)
+    needed = [name for name, setting in known.items() if setting.default is MISSING and name not in given]
     if needed and not wants_help:
         shown = " and ".join(name.upper() if name in positionals else _flag(name) for name in needed)
         raise ConfigError(f"{verb} needs {shown}; clearl {verb} --help says more")
-    texts = _read_with_tyro(argv, settings, defaults, positionals, verb=verb, about=about)
-    return {name: _value(setting, texts[name]) for name, setting in settings.items() if name in given}
+    texts = _read_with_tyro(argv, known, positionals, verb=verb, about=about)
+    return {name: _value(setting, texts[name]) for name, setting in known.items() if name in given}
 
 
 def _check(argv: Sequence[str], settings: Mapping[str, Setting], positionals: Sequence[str], verb: str) -> set[str]:
@@ -93,34 +104,42 @@ def _flags(settings: Mapping[str, Setting], positionals: Sequence[str]) -> Itera
 
 
 def _read_with_tyro(
-    argv: Sequence[str], settings: Mapping[str, Setting], defaults: Mapping[str, Any], positionals: Sequence[str],
-    *, verb: str, about: str,
-) -> dict[str, Any]:  # fmt: skip
-    """Every field as text, or as a truth value. Texts, so that it is our own checks that speak of a bad value."""
+    argv: Sequence[str], known: Mapping[str, Setting], positionals: Sequence[str], *, verb: str, about: str
+) -> dict[str, Any]:
+    """Every flag as text, or as a truth value: parsed as strings so that our own validation reports bad values."""
     import tyro
 
-    fields = []
-    for name, setting in sorted(settings.items(), key=lambda item: defaults[item[0]] is not dataclasses.MISSING):
-        many = setting.kind is tuple and name in positionals
-        form: Any = bool if setting.kind is bool else tuple[str, ...] if many else str
-        hint = tyro.conf.arg(
-            help=setting.help,
-            help_behavior_hint=_default(setting, defaults[name]),
-            metavar=_metavar(setting, name in positionals),
-        )
-        marks = (tyro.conf.Positional, hint) if name in positionals else (hint,)
-        annotated = Annotated[(form, *marks)]
-        if defaults[name] is dataclasses.MISSING:
-            fields.append((name, annotated))
-        else:
-            fields.append((name, annotated, bool(defaults[name]) if form is bool else () if many else ""))
-    flags = dataclasses.make_dataclass("Flags", fields)
-    return vars(tyro.cli(flags, args=list(argv), prog=f"clearl {verb}", description=about))
+    fields: list[Any] = []
+    groups: dict[str, list[Any]] = {}
+    for name, setting in sorted(known.items(), key=lambda item: item[1].default is not MISSING):
+        field = _tyro_field(setting, name in positionals)
+        groups.setdefault(setting.group, []).append(field) if name in owned_settings() else fields.append(field)
+    for index, (heading, owned) in enumerate(groups.items()):
+        group: Any = make_dataclass(f"Group{index}", owned)
+        marked = Annotated[group, tyro.conf.arg(name=heading), tyro.conf.OmitArgPrefixes]
+        fields.append((f"group_{index}", marked, dataclasses.field(default_factory=group)))
+    flags = tyro.cli(make_dataclass("Flags", fields), args=list(argv), prog=f"clearl {verb}", description=about)
+    parts = [flags, *(getattr(flags, f"group_{index}") for index in range(len(groups)))]
+    return {name: value for part in parts for name, value in vars(part).items()}
 
 
-def _default(setting: Setting, default: Any) -> str:
+def _tyro_field(setting: Setting, positional: bool) -> Any:
+    """A flag as a field of a dataclass for tyro."""
+    import tyro
+
+    many = setting.kind is tuple and positional
+    form: Any = bool if setting.kind is bool else tuple[str, ...] if many else str
+    hint = tyro.conf.arg(help=setting.help, help_behavior_hint=_default(setting), metavar=_metavar(setting, positional))
+    annotated = Annotated[(form, *((tyro.conf.Positional, hint) if positional else (hint,)))]
+    if setting.default is MISSING:
+        return setting.name, annotated
+    return setting.name, annotated, bool(setting.default) if form is bool else () if many else ""
+
+
+def _default(setting: Setting) -> str:
     """What the help says of the default; nothing where the text says it already."""
-    if default is dataclasses.MISSING:
+    default = setting.default
+    if default is MISSING:
         return "(required)"
     if default is None or default == () or default is False or "default:" in setting.help:
         return ""

@@ -10,8 +10,8 @@ from typing import Annotated
 from clearl.cli.arguments import Trust, parse_run
 from clearl.cli.main import INTERRUPTED
 from clearl.cli.output import tell
-from clearl.config import resolve
-from clearl.plugins import import_asked, named_modules
+from clearl.config import load_yaml, resolve
+from clearl.plugins import import_asked, import_plugins, named_modules
 from clearl.runtimes.host import quick_imports
 from clearl.runtimes.local.processes import head_start
 
@@ -33,9 +33,12 @@ class RunArgs:
 def main(argv: list[str]) -> int:
     """Run the verb; the exit code."""
     args, flags = parse_run(RunArgs, argv, verb="run", about=ABOUT)
+    if args.config:
+        # Before the keys are checked: what is imported may declare some of them.
+        in_file = load_yaml(Path(args.config))
+        import_asked(in_file, source=args.config, imports=named_modules(flags), trust=args.trust)
     config = resolve(file=args.config, flags=flags)
-    asked = named_modules(flags if args.config else vars(config))
-    import_asked(vars(config), source=args.config or "run", imports=asked, trust=args.trust)
+    import_plugins(named_modules(vars(config)))
     with head_start(config, "clearl.experiment"):
         with quick_imports():
             from clearl.experiment import run

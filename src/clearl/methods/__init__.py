@@ -20,6 +20,13 @@ METHODS: Registry[type[Method]] = Registry(
         "online-ewc": "clearl.methods.ewc:OnlineEwc",
         "progress-compress": "clearl.methods.progress_compress:ProgressCompress",
     },
+    settings={
+        "baseline": "clearl.methods.settings:ClearSettings",
+        "clear": "clearl.methods.settings:ClearSettings",
+        "ewc": "clearl.methods.settings:EwcSettings",
+        "online-ewc": "clearl.methods.settings:OnlineEwcSettings",
+        "progress-compress": "clearl.methods.settings:ProgressCompressSettings",
+    },
     group="clearl.methods",
 )
 DEFAULT_BASE = "baseline"

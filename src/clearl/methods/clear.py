@@ -15,6 +15,7 @@ import torch
 from clearl.config import RunConfig
 from clearl.errors import ConfigError
 from clearl.methods.method import Method
+from clearl.methods.settings import ClearSettings
 from clearl.nets.heads import Distribution
 from clearl.nets.network import PolicyNetwork, StepInput
 from clearl.types import Batch
@@ -87,21 +88,15 @@ def value_cloning_loss(values: Tensor, replay_values: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Clear(Method):
+class Clear(ClearSettings, Method):
     """The weights of CLEAR's terms; without replay it is the paper's baseline (IMPALA).
 
     The first three terms apply to new and replay experience alike, the two cloning terms to replay only.
     """
 
     label: ClassVar[str] = "CLEAR"
-    policy_gradient_weight: float = 1.0
-    value_weight: float = 0.5
-    entropy_weight: float = 0.005
-    policy_cloning_weight: float = 0.01
-    value_cloning_weight: float = 0.005
-    replay_fraction: float = 0.5
-    rho_bar: float = 1.0
-    c_bar: float = 1.0
+    settings: ClassVar[type | None] = ClearSettings
+    replay_fraction: float = RunConfig.replay_fraction
 
     def __post_init__(self) -> None:
         if not 0 <= self.replay_fraction <= 1:

@@ -12,6 +12,7 @@ from clearl.errors import ConfigError
 from clearl.methods.anchors import Anchors, OnlineAnchor, TaskAnchors, select
 from clearl.methods.consolidation import Consolidation
 from clearl.methods.method import Method, Wrapper
+from clearl.methods.settings import EwcSettings, OnlineEwcSettings
 from clearl.nets.network import PolicyNetwork
 from clearl.seeding import derive
 from clearl.types import Batch, Visit
@@ -63,6 +64,7 @@ class Ewc(_Elastic):
     """lambda/2 sum_tasks F_k (theta - theta_k)^2, with an anchor and a Fisher for each task that was visited."""
 
     label = "EWC"
+    settings = EwcSettings
 
     def __init__(
         self,
@@ -95,6 +97,7 @@ class OnlineEwc(_Elastic):
     """lambda/2 gamma F* (theta - theta*)^2, with one anchor and one running Fisher for all visits."""
 
     label = "Online EWC"
+    settings = OnlineEwcSettings
 
     def __init__(
         self,

@@ -35,6 +35,8 @@ class Method(ABC):
     """The method's name in reports."""
     colour: ClassVar[str] = ""
     """Its colour in figures, as "#rrggbb"; empty for one that the report picks."""
+    settings: ClassVar[type | None] = None
+    """The dataclass of the settings that it declares; they are flags, keys of a file and attributes of the config."""
     needs_boundaries: bool = False
     """Whether it must be told of tasks and switches. A method that does not is never given a `Visit`."""
     replay_fraction: float = 0.0

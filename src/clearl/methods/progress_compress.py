@@ -20,6 +20,7 @@ from clearl.methods.anchors import OnlineAnchor, select
 from clearl.methods.consolidation import Consolidation
 from clearl.methods.ewc import check_gamma, check_wrapped
 from clearl.methods.method import Method, Wrapper
+from clearl.methods.settings import ProgressCompressSettings
 from clearl.nets.network import ActorCritic, PolicyNetwork, StepInput
 from clearl.nets.two_columns import ACTIVE, KNOWLEDGE_BASE, TwoColumns
 from clearl.seeding import derive
@@ -33,6 +34,7 @@ class ProgressCompress(Wrapper):
     """The base method on the active column, then KL[active || knowledge base] under online EWC."""
 
     label = "Progress & Compress"
+    settings = ProgressCompressSettings
     needs_boundaries = True
     terms = ("distillation", "ewc")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from clearl.config import Tag, names_tagged, settings
 from clearl.errors import ReportError
 from clearl.report.run import Arm, Run
 
@@ -28,12 +29,6 @@ LABELS = {
 """The arms of the paper in the order of its tables, as the report writes them."""
 
 _PROBE = " (probe at "
-_MACHINE_KEYS = {
-    "seed", "preset", "imports", "runtime", "workers", "device", "learner_threads", "address", "worker_timeout_s",
-    "replay_store", "keep_replay", "replay_waste_share", "checkpoint_every_frames", "tensorboard", "wandb",
-    "level_cache", "record_every_updates", "probe_position",
-}  # fmt: skip
-"""Settings that say where and how a run is computed, not what: they make no new arm."""
 
 
 def label(name: str) -> str:
@@ -93,8 +88,12 @@ def derived_name(run: Run) -> str:
 
 
 def _varying_keys(configs: Sequence[dict[str, Any]]) -> list[str]:
-    keys = sorted(set().union(*configs) - _MACHINE_KEYS) if configs else []
-    return [key for key in keys if len({repr(config.get(key)) for config in configs}) > 1]
+    """Settings that make arms of their own; how and where a run is computed does not."""
+    defaults = {name: setting.default for name, setting in settings().items()}
+    keys = sorted(set().union(*configs) - names_tagged(Tag.MACHINE, Tag.PLACEMENT)) if configs else []
+    # A run of an older version lacks newer settings; it did what their defaults do.
+    values = {key: {repr(config.get(key, defaults.get(key))) for config in configs} for key in keys}
+    return [key for key in keys if len(values[key]) > 1]
 
 
 def _order(arm: Arm) -> tuple[int, str, int]:

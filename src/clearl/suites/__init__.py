@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from clearl.config import RunConfig
+from clearl.config import RunConfig, Setting, settings_of
 from clearl.errors import ConfigError, UnknownNameError
 from clearl.registry import Registry
-from clearl.tasks.suite import Suite
+
+if TYPE_CHECKING:
+    from clearl.tasks.suite import Suite
 
 
 class SuiteMaker(Protocol):
@@ -19,8 +20,8 @@ class SuiteMaker(Protocol):
     """Taken where the user names none."""
     known_tasks: ClassVar[tuple[str, ...]]
     """What `clearl list` shows; empty where the suite takes any id."""
-    settings: ClassVar[frozenset[str]]
-    """The environment settings of `RunConfig` that it follows, besides `frame_stack`, which all do."""
+    settings: ClassVar[type | None]
+    """The dataclass of the settings that it declares, besides `frame_stack`, which all follow."""
 
     def __call__(self, tasks: Sequence[str], config: RunConfig) -> Suite: ...
 
@@ -35,13 +36,15 @@ SUITES: Registry[SuiteMaker] = Registry(
         "vizdoom": "clearl.suites.vizdoom:VizDoomSuite",
         "dmlab": "clearl.suites.dmlab:DmLabSuite",
     },
+    settings={
+        "minatar": "clearl.suites.settings:StickyActions",
+        "gym": "clearl.suites.settings:GymnasiumSettings",
+        "atari": "clearl.suites.settings:AtariSettings",
+        "vizdoom": "clearl.suites.settings:ActionRepeat",
+        "dmlab": "clearl.suites.settings:DmLabSettings",
+    },
     group="clearl.suites",
 )
-
-
-ENVIRONMENT_SETTINGS = (
-    "grayscale", "action_repeat", "sticky_action_probability", "life_loss_terminates", "noop_max", "level_cache",
-)  # fmt: skip
 
 
 def make_suite(name: str, tasks: Sequence[str], config: RunConfig) -> Suite:
@@ -54,7 +57,7 @@ def make_suite(name: str, tasks: Sequence[str], config: RunConfig) -> Suite:
     chosen = _choose(name, tasks, tuple(filter(None, listed.split(","))), maker.default_tasks)
     if config.probe_task is not None and config.probe_task not in chosen:
         chosen = (*chosen, config.probe_task)
-    _check_settings(kind, maker, config)
+    _check_settings(kind, config)
     try:
         return maker(chosen, config)
     except ConfigError as error:
@@ -63,14 +66,19 @@ def make_suite(name: str, tasks: Sequence[str], config: RunConfig) -> Suite:
         raise
 
 
-def _check_settings(kind: str, maker: SuiteMaker, config: RunConfig) -> None:
-    """A setting that would do nothing is refused: the user believes that it does something. Off is off everywhere."""
-    defaults = {field.name: field.default for field in fields(RunConfig)}
-    for name in ENVIRONMENT_SETTINGS:
+def _check_settings(kind: str, config: RunConfig) -> None:
+    """Refuse a setting that would do nothing: the user believes that it does something. Off is off everywhere."""
+    declared = {suite: _declared(suite) for suite in SUITES}
+    for name, setting in {name: setting for own in declared.values() for name, setting in own.items()}.items():
         asked = getattr(config, name)
-        if name not in maker.settings and asked and asked != defaults[name]:
-            able = ", ".join(other for other in SUITES if name in SUITES.get(other).settings)
+        if name not in declared[kind] and asked and asked != setting.default:
+            able = ", ".join(suite for suite, own in declared.items() if name in own)
             raise ConfigError(f"suite {kind} does not know {name}, which is for {able}; leave it at its default")
+
+
+def _declared(suite: str) -> dict[str, Setting]:
+    kind = SUITES.settings(suite)
+    return {} if kind is None else settings_of(kind)
 
 
 def _choose(name: str, tasks: Sequence[str], listed: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from clearl.config import RunConfig
 from clearl.errors import MissingExtraError, UnknownNameError
 from clearl.seeding import derive
 from clearl.spaces import discrete_spec
+from clearl.suites.settings import AtariSettings
 from clearl.tasks.autoreset import NextStepAutoreset
 from clearl.tasks.spaces import draw_frame
 from clearl.types import EnvStep
@@ -31,9 +32,7 @@ class AtariSuite:
         "space_invaders", "krull", "beam_rider", "hero", "star_gunner", "ms_pacman",
     )  # fmt: skip
     known_tasks: ClassVar[tuple[str, ...]] = default_tasks
-    settings: ClassVar[frozenset[str]] = frozenset(
-        {"grayscale", "action_repeat", "sticky_action_probability", "life_loss_terminates", "noop_max"}
-    )
+    settings: ClassVar[type | None] = AtariSettings
 
     def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
         if importlib.util.find_spec("ale_py") is None:

@@ -16,6 +16,7 @@ from clearl.config import RunConfig
 from clearl.errors import MissingExtraError, UnknownNameError
 from clearl.seeding import generator
 from clearl.spaces import discrete_spec
+from clearl.suites.settings import DmLabSettings
 from clearl.tasks.loop import LoopEnvs
 from clearl.tasks.spaces import FrameFormat, FrameWriter, draw_frame
 
@@ -56,7 +57,7 @@ class DmLabSuite:
         "natlab_varying_map_randomized",
     )
     default_tasks: ClassVar[tuple[str, ...]] = known_tasks[:3]
-    settings: ClassVar[frozenset[str]] = frozenset({"action_repeat", "level_cache"})
+    settings: ClassVar[type | None] = DmLabSettings
 
     def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
         for task in tasks:

@@ -11,6 +11,7 @@ import numpy as np
 from clearl.config import RunConfig
 from clearl.errors import MissingExtraError
 from clearl.spaces import PartDtype, discrete_spec
+from clearl.suites.settings import GymnasiumSettings
 from clearl.tasks.loop import LoopEnvs
 from clearl.tasks.single import make_env
 from clearl.tasks.spaces import FrameFormat, FrameWriter, common_format, draw_frame, frame_format, num_actions
@@ -22,7 +23,7 @@ class GymnasiumSuite:
     name = "gym"
     default_tasks: ClassVar[tuple[str, ...]] = ()
     known_tasks: ClassVar[tuple[str, ...]] = ()
-    settings: ClassVar[frozenset[str]] = frozenset({"action_repeat", "sticky_action_probability"})
+    settings: ClassVar[type | None] = GymnasiumSettings
 
     def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
         if importlib.util.find_spec("gymnasium") is None:

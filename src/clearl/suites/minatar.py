@@ -15,6 +15,7 @@ from clearl.errors import ConfigError, UnknownNameError
 from clearl.seeding import derive, generator
 from clearl.spaces import discrete_spec
 from clearl.suites.minatar_games import find_game, package_path
+from clearl.suites.settings import StickyActions
 from clearl.types import EnvStep
 
 NUM_ACTIONS = 6
@@ -91,7 +92,7 @@ class MinAtarSuite:
     name = "minatar"
     default_tasks: ClassVar[tuple[str, ...]] = ("breakout", "space_invaders")
     known_tasks: ClassVar[tuple[str, ...]] = tuple(f"{game}{at}" for game in CHANNELS for at in ("", "@1", "@2"))
-    settings: ClassVar[frozenset[str]] = frozenset({"sticky_action_probability"})
+    settings: ClassVar[type | None] = StickyActions
 
     def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
         self.tasks = tuple(tasks)

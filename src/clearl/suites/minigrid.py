@@ -58,7 +58,7 @@ class MiniGridSuite:
         f"MiniGrid-{name}-v0"
         for name in (*(f"{family}-{size}" for family, sizes in FAMILIES.items() for size in sizes), *SINGLE)
     )
-    settings: ClassVar[frozenset[str]] = frozenset()
+    settings: ClassVar[type | None] = None
 
     def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
         if importlib.util.find_spec("envpool") is None:

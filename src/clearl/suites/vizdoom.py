@@ -17,6 +17,7 @@ from clearl.config import RunConfig
 from clearl.errors import MissingExtraError, UnknownNameError
 from clearl.seeding import generator
 from clearl.spaces import discrete_spec
+from clearl.suites.settings import ActionRepeat
 from clearl.tasks.loop import LoopEnvs
 from clearl.tasks.spaces import FrameFormat, FrameWriter, draw_frame
 
@@ -56,7 +57,7 @@ class VizDoomSuite:
     name = "vizdoom"
     default_tasks: ClassVar[tuple[str, ...]] = tuple(BUTTONS)[:4]
     known_tasks: ClassVar[tuple[str, ...]] = tuple(BUTTONS)
-    settings: ClassVar[frozenset[str]] = frozenset({"action_repeat"})
+    settings: ClassVar[type | None] = ActionRepeat
 
     def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
         if importlib.util.find_spec("vizdoom") is None:

@@ -55,6 +55,12 @@ def test_settings_that_differ_make_arms_of_their_own_but_the_machine_does_not(ma
     assert arms == {"clear [learning_rate=0.001]": [0, 1], "clear [learning_rate=0.01]": [0]}
 
 
+def test_a_setting_that_an_older_version_did_not_have_stands_at_its_default(make_run):
+    make_run(None, 0, config={"learning_rate": 0.003}, name="old")
+    make_run(None, 1, config={"learning_rate": 0.003, "ewc_lambda": 500.0}, name="new")
+    assert {arm.name: arm.seeds for arm in _arms(make_run)} == {"clear": [0, 1]}
+
+
 def test_each_position_of_the_probe_is_an_arm(make_run):
     for position in (2, 0):
         make_run("clear", 0, protocol="probe", probe_position=position, name=f"p{position}")

@@ -1,0 +1,63 @@
+"""Settings that methods and suites declare beside themselves, collected from their registries when they are needed.
+
+The registries are named by strings because they lie above this layer. What is collected imports neither torch nor the
+packages of games: shipped plug-ins declare their settings in modules of their own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from clearl.config.engine import Setting, settings_of
+from clearl.errors import ConfigError
+from clearl.registry import Registry, load_entry
+
+if TYPE_CHECKING:
+    from clearl.config.run import RunConfig
+
+_METHODS, _SUITES = "clearl.methods:METHODS", "clearl.suites:SUITES"
+
+
+def owned_settings() -> dict[str, Setting]:
+    """Every setting that a registered method or suite declares, by name."""
+    found: dict[str, Setting] = {}
+    for kind in _kinds():
+        for name, setting in settings_of(kind).items():
+            if found.setdefault(name, setting) != setting:
+                raise ConfigError(f"setting {name!r} is declared twice, by {found[name].group!r} and {setting.group!r}")
+            if setting.default is dataclasses.MISSING:
+                raise ConfigError(f"setting {name!r} of {setting.group!r} needs a default")
+    return found
+
+
+def recorded_settings(config: RunConfig) -> list[str]:
+    """The settings that a config file records: those of our own plug-ins, and of others that the run uses.
+
+    Whoever reads the file need not have plug-ins installed that the run did not use.
+    """
+    used = {*config.method.split("+"), config.suite.partition(":")[0]}
+    kinds = [
+        registry.settings(name)
+        for registry in map(_registry, (_METHODS, _SUITES))
+        for name in registry
+        if name in used or registry.ships(name)
+    ]
+    return list(dict.fromkeys(name for kind in kinds if kind is not None for name in settings_of(kind)))
+
+
+def check_owned(config: RunConfig) -> Iterator[str]:
+    """A message for everything that an owner finds at odds, by a static method `conflicts(config)` of its settings."""
+    for kind in _kinds():
+        if (conflicts := getattr(kind, "conflicts", None)) is not None:
+            yield from conflicts(config)
+
+
+def _kinds() -> list[type]:
+    declared = [registry.settings(name) for registry in map(_registry, (_METHODS, _SUITES)) for name in registry]
+    return list(dict.fromkeys(kind for kind in declared if kind is not None))
+
+
+def _registry(entry: str) -> Registry[Any]:
+    return load_entry(entry)

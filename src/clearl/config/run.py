@@ -1,0 +1,309 @@
+"""The settings of a run. Default < preset < file < flag; every name carries its unit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from clearl.config.engine import (
+    Between,
+    Count,
+    Positive,
+    Setting,
+    Share,
+    Tag,
+    dump_yaml,
+    load_yaml,
+    parse_yaml,
+    settings_of,
+)
+from clearl.config.owners import check_owned, owned_settings, recorded_settings
+from clearl.errors import ConfigError, UnknownNameError
+from clearl.plugins import named_modules
+
+PRESETS_DIR = Path(__file__).parents[1] / "presets"
+
+
+@dataclass(frozen=True, init=False)
+class RunConfig:
+    """One training run. The names are the flags of `clearl run` and the keys of a config file.
+
+    A string beside a type is the help text of the flag; a `Between` is checked when the config is made. Settings that
+    a method or a suite declares are attributes like the fields below: `config.ewc_lambda`.
+    """
+
+    # What is trained, on what, in which order.
+    method: Annotated[str, "the algorithm; `clearl list methods` shows them"] = "clear"
+    suite: Annotated[str, "where the tasks come from, e.g. minatar, atari, gym:CartPole-v1"] = "minatar"
+    tasks: Annotated[tuple[str, ...], "comma-separated, in the order of training; default: those of the suite"] = ()
+    protocol: Annotated[str, "sequential, simultaneous, separate or probe"] = "sequential"
+    cycles: Annotated[int, Between(1, 10_000), "how often the sequence of tasks is repeated"] = 1
+    frames_per_visit: Annotated[Count | None, "environment frames of one visit to a task"] = 500_000
+    episodes_per_visit: Annotated[Count | None, "end a visit by episodes instead of frames"] = None
+    probe_task: Annotated[str | None, "protocol probe: the task that is visited once"] = None
+    probe_position: Annotated[int, Between(0, 10**6), Tag.MACHINE, "protocol probe: the number of visits before it"] = 0
+    seed: Annotated[int, Between(0, 2**63 - 1), Tag.MACHINE, "every random number of the run follows from it"] = 0
+    preset: Annotated[str | None, Tag.MACHINE, "named settings to start from; `clearl list presets` shows them"] = None
+    imports: Annotated[
+        tuple[str, ...], Tag.MACHINE, "modules to import first, e.g. one that registers your environments"
+    ] = ()
+
+    # Who runs it.
+    runtime: Annotated[
+        Literal["inline", "local", "ray"], Tag.MACHINE, "one process, worker processes, or a Ray cluster"
+    ] = "local"
+    workers: Annotated[
+        int | None, Between(1, 1024), Tag.PLACEMENT, "processes that step environments; default: by the cores"
+    ] = None
+    slots: Annotated[int, Between(1, 4096), "environments, each with its own share of the replay buffer"] = 64
+    device: Annotated[str, Tag.MACHINE, "where the learner runs: cpu, cuda, cuda:N or mps"] = "cpu"
+    autocast: Annotated[bool, "bfloat16 in the learner's forward pass"] = False
+    learner_threads: Annotated[
+        int | None, Between(1, 1024), Tag.PLACEMENT, "the learner's torch threads; default: by the cores"
+    ] = None
+    address: Annotated[str | None, Tag.PLACEMENT, "runtime ray: the cluster to join, e.g. auto"] = None
+    worker_timeout_s: Annotated[
+        float, Between(1, 86_400), Tag.PLACEMENT, "a worker that says nothing for so long is replaced"
+    ] = 60.0
+
+    # The unroll and the batch.
+    unroll_steps: Annotated[int, Between(1, 1000), "steps of one unroll (T)"] = 20
+    batch_unrolls: Annotated[int, Between(1, 4096), "unrolls in one update (B)"] = 32
+
+    # The network.
+    torso: Annotated[str, "mlp, minatar, nature, impala_shallow or impala_deep"] = "minatar"
+    lstm: Annotated[bool, "a recurrent core, fed with the last action and reward"] = False
+    lstm_size: Annotated[int, Between(1, 4096), "units of the recurrent core"] = 256
+
+    # Rewards and replay.
+    discount: Annotated[Share, "gamma"] = 0.99
+    pairs: Annotated[
+        Literal["either", "both"], "learn from the new or the replayed unroll of a pair (the paper), or from both"
+    ] = "either"
+    replay_fraction: Annotated[Share, "pairs either: the share of each batch that is replay; 0 is the baseline"] = 0.5
+    replay_ratio: Annotated[
+        float | None, Between(0.25, 4), "pairs both: replayed unrolls on top of each new one; default: 1"
+    ] = None
+    reward_clip: Annotated[Literal["unit", "soft_asymmetric", "none"], "[-1, 1], DMLab-30's, or none"] = "none"
+
+    buffer_frames: Annotated[Count | None, "size of the replay buffer; default: by buffer_share"] = None
+    buffer_share: Annotated[float, Between(1e-6, 1), "size of the replay buffer as a share of all frames"] = 0.5
+    replay_store: Annotated[
+        Literal["auto", "ram", "disk"], Tag.MACHINE, "where it is kept; auto forecasts the bytes"
+    ] = "auto"
+    replay_waste_share: Annotated[
+        float, Between(0.05, 0.95), Tag.MACHINE, "disk: waste at which segments are rewritten"
+    ] = 0.5
+    keep_replay: Annotated[bool, Tag.MACHINE, "leave the replay files in the run directory at the end"] = True
+
+    # The optimiser.
+    optimizer: Annotated[Literal["adam", "rmsprop"], "rmsprop is TensorFlow's: epsilon inside the root"] = "adam"
+    learning_rate: Annotated[float, Between(0, 10), "at the start"] = 3e-3
+    anneal: Annotated[bool, "take the learning rate linearly to 0 over the whole run"] = False
+    adam_eps: Annotated[Positive, "Adam's epsilon"] = 1e-5
+    rmsprop_eps: Annotated[Positive, "RMSProp's epsilon"] = 0.01
+    rmsprop_decay: Annotated[Share, "RMSProp's decay of the mean square"] = 0.99
+    rmsprop_momentum: Annotated[Share, "RMSProp's momentum"] = 0.0
+    grad_norm_clip: Annotated[Positive | None, "the norm that a gradient is cut to; none for no limit"] = 40.0
+
+    # Evaluation, records and checkpoints.
+    eval_every_frames: Annotated[Count, "frames of training between two evaluations of all tasks"] = 100_000
+    eval_episodes: Annotated[int, Between(1, 10_000), "sampled episodes of one evaluation of a task"] = 16
+    switch_episodes: Annotated[
+        int | None, Between(1, 10_000), "episodes of the evaluation at every switch and at the end; default: the same"
+    ] = None
+    eval_wait: Annotated[
+        bool, Tag.PLACEMENT, "training waits for an evaluator that lags, so that no evaluation is skipped"
+    ] = False
+    eval_max_steps: Annotated[int, Between(1, 10**7), "steps after which an evaluated episode is cut"] = 10_000
+    record_every_updates: Annotated[
+        int, Between(1, 10**6), Tag.MACHINE, "updates between two rows of training metrics"
+    ] = 20
+    checkpoint_every_frames: Annotated[
+        Count | None, Tag.MACHINE, "frames between two checkpoints; none for the last only"
+    ] = 500_000
+    tensorboard: Annotated[bool, Tag.MACHINE, "mirror the metrics to TensorBoard"] = False
+    wandb: Annotated[bool, Tag.MACHINE, "mirror the metrics to Weights & Biases"] = False
+    mirrors: Annotated[tuple[str, ...], Tag.MACHINE, "mirrors of your own, registered by a module of --imports"] = ()
+
+    frame_stack: Annotated[int | None, Between(1, 16), "frames in one observation"] = None
+    owned: tuple[tuple[str, Any], ...] = ()
+    """Settings of methods and suites that are not at their default."""
+
+    def __init__(self, **values: Any) -> None:
+        values = {**dict(values.pop("owned", ())), **values}
+        known = settings()
+        _check_keys(values)
+        for name in _core():
+            object.__setattr__(self, name, known[name].checked(values.pop(name, known[name].default)))
+        checked = {name: known[name].checked(value) for name, value in values.items()}
+        changed = {name: value for name, value in checked.items() if value != known[name].default}
+        object.__setattr__(self, "owned", tuple(sorted(changed.items())))
+        for conflict in (*_conflicts(self), *check_owned(self)):
+            raise ConfigError(conflict)
+
+    def __getattr__(self, name: str) -> Any:
+        """A setting that a method or a suite declares; called only for names that are no field."""
+        owned = dict(self.__dict__.get("owned", ()))
+        if name not in owned and (name.startswith("_") or name not in owned_settings()):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return owned[name] if name in owned else owned_settings()[name].default
+
+    @property
+    def mirror_names(self) -> tuple[str, ...]:
+        """Where rows go beside the metrics file."""
+        return (*(name for name in ("tensorboard", "wandb") if getattr(self, name)), *self.mirrors)
+
+    def buffer_size_frames(self, total_frames: int | None) -> int:
+        """Frames that the replay buffer holds, out of `total_frames` of training (None: unknown, by episodes)."""
+        if self.buffer_frames is not None:
+            return self.buffer_frames
+        if total_frames is None:
+            raise ConfigError(
+                "buffer_share needs a length in frames; with episodes_per_visit give buffer_frames instead"
+            )
+        return max(1, int(self.buffer_share * total_frames))
+
+
+def _core() -> dict[str, Setting]:
+    return {name: setting for name, setting in settings_of(RunConfig).items() if name != "owned"}
+
+
+def settings() -> dict[str, Setting]:
+    """Every setting of a run: the fields of `RunConfig`, and those that registered methods and suites declare."""
+    owned, core = owned_settings(), _core()
+    for name in owned.keys() & core.keys():
+        raise ConfigError(f"setting {name!r} of {owned[name].group!r} is one of every run; give yours another name")
+    return core | owned
+
+
+def names_tagged(*tags: Tag) -> frozenset[str]:
+    """The settings that carry one of the tags."""
+    return frozenset(name for name, setting in settings().items() if setting.tags & {*tags})
+
+
+PLACEMENT = frozenset(name for name, setting in _core().items() if Tag.PLACEMENT in setting.tags)
+"""Settings that say where a run happens, not what it is: a resumed run may come with others."""
+
+
+def _conflicts(c: RunConfig) -> Iterator[str]:
+    """What no single field can say: a message for everything that does not go together."""
+    if (c.frames_per_visit is None) == (c.episodes_per_visit is None):
+        yield "give either frames_per_visit or episodes_per_visit, and none for the other"
+    if c.batch_unrolls > c.slots:
+        yield f"batch_unrolls must be between 1 and slots ({c.slots}), got {c.batch_unrolls}: no slot is in it twice"
+    if c.workers is not None and c.workers > c.slots:
+        yield f"workers must be between 1 and slots ({c.slots}), got {c.workers}: each needs a slot"
+    if c.pairs == "either" and c.replay_ratio is not None:
+        yield "replay_ratio is for pairs both; with pairs either give replay_fraction"
+    if c.pairs == "both" and c.replay_fraction != RunConfig.replay_fraction:
+        yield "replay_fraction is for pairs either; with pairs both give replay_ratio"
+    if len(set(c.tasks)) < len(c.tasks):
+        yield f"tasks must differ from each other, got {','.join(c.tasks)}"
+    if c.protocol == "probe" and c.probe_task is None:
+        yield "protocol probe needs probe_task"
+    if c.protocol != "probe" and c.probe_task is not None:
+        yield f"probe_task is for protocol probe, but protocol is {c.protocol!r}"
+    if c.address is not None and c.runtime != "ray":
+        yield f"address is for runtime ray, but runtime is {c.runtime!r}"
+    if c.anneal and c.episodes_per_visit is not None:
+        yield "anneal needs a length in frames; with episodes_per_visit set anneal to false"
+    smallest = c.slots * c.unroll_steps * (c.action_repeat or 1)
+    if c.buffer_frames is not None and c.buffer_frames < smallest:
+        yield f"buffer_frames must be at least {smallest} (slots x unroll_steps x action_repeat), got {c.buffer_frames}"
+    if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", c.device):
+        yield f"device must be cpu, cuda, cuda:N or mps, got {c.device!r}"
+    if c.runtime == "inline" and c.device != "cpu":
+        yield f"runtime inline acts with the learner's own network: device must be cpu, got {c.device!r}; or use local"
+    for module in c.imports:
+        if not all(part.isidentifier() for part in module.split(".")):
+            yield f"imports must be names of modules, got {module!r}"
+
+
+# Of each group a layer that gives one value takes back what lower layers gave for the others.
+_EXCLUSIVE = (
+    ("frames_per_visit", "episodes_per_visit"),
+    ("buffer_frames", "buffer_share"),
+    ("replay_fraction", "replay_ratio"),
+)
+
+
+def resolve(
+    preset: str | None = None, file: str | Path | None = None, flags: Mapping[str, Any] | None = None
+) -> RunConfig:
+    """The settings of a run: default < preset < file < flag. The preset may be named by any of the three."""
+    flags = dict(flags or {})
+    in_file = load_settings(Path(file)) if file is not None else {}
+    name = flags.get("preset") or preset or in_file.get("preset")
+    layers = [load_preset(name) if name is not None else {}, in_file, flags]
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        _check_keys(layer)
+        for group in _EXCLUSIVE:
+            if any(layer.get(key) is not None for key in group):
+                merged |= {key: _unset(key) for key in group if key not in layer}
+        merged |= layer
+    merged["preset"] = name
+    return RunConfig(**merged)
+
+
+def _unset(key: str) -> Any:
+    """What a field says when another of its group is given."""
+    return None if settings()[key].optional else settings()[key].default
+
+
+def _check_keys(layer: Mapping[str, Any]) -> None:
+    known = settings()
+    for key in layer:
+        if key not in known:
+            error = UnknownNameError("setting", str(key), known)
+            modules = ",".join(named_modules(layer))
+            raise ConfigError(f"{error}; or import what declares it: --imports {modules}") if modules else error
+
+
+def preset_names() -> list[str]:
+    """The presets that come with the package."""
+    return sorted(path.stem for path in PRESETS_DIR.glob("*.yaml"))
+
+
+def load_preset(name: str) -> dict[str, Any]:
+    """The settings of a preset, by name. A preset may start from another one, which it names."""
+    if name not in preset_names():
+        raise UnknownNameError("preset", str(name), preset_names())
+    own = load_settings(PRESETS_DIR / f"{name}.yaml")
+    start = own.pop("preset", None)
+    return own if start is None else load_preset(start) | own
+
+
+def load_settings(path: Path) -> dict[str, Any]:
+    """The settings that a YAML file gives; the keys are checked, the values when a config is made of them."""
+    loaded = load_yaml(path)
+    _check_keys(loaded)
+    return loaded
+
+
+def parse_settings(text: str, source: str = "config") -> dict[str, Any]:
+    """The settings in a YAML text, which is a flat mapping of field names to values."""
+    loaded = parse_yaml(text, source)
+    _check_keys(loaded)
+    return loaded
+
+
+def to_yaml(config: RunConfig) -> str:
+    """The resolved config as `config.yaml` of a run directory: every field, and the settings of methods and suites."""
+    names = [*_core(), *recorded_settings(config)]
+    return dump_yaml({name: getattr(config, name) for name in names} | dict(config.owned))
+
+
+def from_yaml(text: str, source: str = "config") -> RunConfig:
+    """The config that `to_yaml` wrote; fields that are missing take their defaults."""
+    return RunConfig(**parse_settings(text, source))
+
+
+def diff(old: RunConfig, new: RunConfig) -> dict[str, tuple[Any, Any]]:
+    """The settings in which two configs differ: name -> (old, new)."""
+    pairs = ((name, getattr(old, name), getattr(new, name)) for name in settings())
+    return {name: (a, b) for name, a, b in pairs if a != b}

@@ -1,0 +1,73 @@
+"""The settings that methods declare, apart from the methods themselves so that `--help` imports no torch.
+
+The first line of a docstring is the heading of the settings in `--help`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from clearl.config.engine import Between, Count, Lambda, Share, Weight
+
+if TYPE_CHECKING:
+    from clearl.config import RunConfig
+
+
+@dataclass(frozen=True)
+class ClearSettings:
+    """CLEAR and the baseline"""
+
+    policy_gradient_weight: Annotated[Weight, "weight of the policy gradient"] = 1.0
+    value_weight: Annotated[Weight, "weight of (V - v)^2; 0.25 gives what IMPALA's code does"] = 0.5
+    entropy_weight: Annotated[Weight, "weight of the entropy bonus; the paper's DMLab runs: 0.005"] = 0.01
+    policy_cloning_weight: Annotated[Weight, "weight of KL[mu||pi] on replay"] = 0.01
+    value_cloning_weight: Annotated[Weight, "weight of (V - V_replay)^2 on replay"] = 0.005
+    rho_bar: Annotated[float, Between(1e-6, 1000), "V-trace: where the weight of the temporal difference is cut"] = 1.0
+    c_bar: Annotated[float, Between(1e-6, 1000), "V-trace: where the trace is cut"] = 1.0
+
+    @staticmethod
+    def conflicts(config: RunConfig) -> Iterator[str]:
+        if config.c_bar > config.rho_bar:
+            yield f"c_bar must be between 0 and rho_bar ({config.rho_bar:g}), got {config.c_bar:g}"
+
+
+@dataclass(frozen=True)
+class FisherSettings:
+    """Fisher information"""
+
+    fisher_batches: Annotated[int, Between(1, 100_000), "minibatches for one estimate of the Fisher"] = 100
+
+
+@dataclass(frozen=True)
+class EwcSettings(FisherSettings):
+    """EWC"""
+
+    ewc_lambda: Annotated[Lambda, "EWC: weight of the penalty"] = 500.0
+    ewc_omit_current: Annotated[bool, "EWC: leave out the anchor of the task that is visited"] = False
+
+
+@dataclass(frozen=True)
+class OnlineEwcSettings(FisherSettings):
+    """Online EWC and compress phase"""
+
+    online_ewc_lambda: Annotated[Lambda, "online EWC, and P&C's compress phase: weight of the penalty"] = 75.0
+    ewc_gamma: Annotated[Share, "online EWC: how much of the old Fisher is kept"] = 0.99
+
+
+@dataclass(frozen=True)
+class ProgressCompressSettings(OnlineEwcSettings):
+    """Progress & Compress"""
+
+    compress_frames: Annotated[Count | None, "P&C: length of a compress phase; default: a share of the visit"] = None
+    compress_on_top: Annotated[bool, "P&C: compress after the visit's frames instead of within them"] = False
+    compress_temperature: Annotated[float, Between(0.01, 100), "P&C: temperature of the distillation"] = 1.0
+    reset_active: Annotated[bool, "P&C: a new active column for each visit"] = True
+
+    @staticmethod
+    def conflicts(config: RunConfig) -> Iterator[str]:
+        frames, visit = config.compress_frames, config.frames_per_visit
+        if frames is not None and not config.compress_on_top and frames >= (visit or math.inf):
+            yield f"compress_frames must be less than frames_per_visit ({visit}), got {frames}"
