@@ -16,6 +16,7 @@ VERBS = {
     "run": "train an agent on a stream of tasks; the same command resumes",
     "reproduce": "one experiment of the paper: its arms, seeds, figures and tables",
     "sweep": "arms, settings and seeds out of a file, several runs at a time, one report",
+    "watch": "a live page of runs in the browser",
     "report": "page, figures and tables out of run directories",
     "eval": "how well the trained agent does, task by task",
     "video": "watch the trained agent play",

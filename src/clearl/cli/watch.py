@@ -1,0 +1,47 @@
+"""`clearl watch`: a live page of runs in the browser."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from clearl.cli.arguments import POSITIONAL, parse
+from clearl.config import Between
+
+ABOUT = """A page of one run, several, or all below a directory, running or finished. It follows runs as they grow, and
+needs no network: it is served on this machine's loopback address. Ctrl-C ends it; runs are only read."""
+
+
+@dataclass(frozen=True)
+class WatchArgs:
+    """What `clearl watch` takes."""
+
+    runs: Annotated[tuple[str, ...], POSITIONAL, "run directories, or directories with runs in them"]
+    port: Annotated[int, Between(0, 65_535), "port to listen on; 0 takes any that is free"] = 0
+    browser: Annotated[bool, "open the page in a browser"] = True
+    host: Annotated[str, "address to listen on; any but loopback needs --token"] = "127.0.0.1"
+    token: Annotated[str | None, "ask for this text in the address; protects --host"] = None
+
+
+def main(argv: list[str]) -> int:
+    """Run the verb; the exit code."""
+    args = parse(WatchArgs, argv, verb="watch", about=ABOUT)
+
+    from clearl.watch.server import serve
+
+    server = serve([Path(run) for run in args.runs], host=args.host, port=args.port, token=args.token)
+    print(f"watching {', '.join(args.runs)} at {server.url} (Ctrl-C ends it)", flush=True)
+    if args.browser:
+        import threading
+        import webbrowser
+
+        threading.Thread(target=webbrowser.open, args=(server.url,), daemon=True).start()
+    try:
+        server.serve_forever(poll_interval=0.2)
+    except KeyboardInterrupt:
+        print()
+    finally:
+        server.stopping = True
+        server.server_close()
+    return 0

@@ -1,0 +1,166 @@
+"""Rows of one run as curves of bounded length: what the page draws, whatever the number of rows."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from clearl.records.schema import Row
+
+MOST_POINTS = 2_000
+"""Points of one curve that are kept and sent; more than a screen has columns."""
+_MOST_EVENTS = 200
+
+
+class Curves:
+    """Several values over frames, kept as means of at most `most` buckets of equally many rows."""
+
+    def __init__(self, most: int = MOST_POINTS) -> None:
+        self._most = most
+        self._rows_per_bucket = 1
+        self._in_last = 0
+        self._frames: list[float] = []
+        self._values: dict[str, list[float | None]] = {}
+        self._last_counts: dict[str, int] = {}
+
+    def add(self, frames: float, values: dict[str, float | None]) -> None:
+        """Take in one row; a value that is not finite counts as missing."""
+        if self._in_last == 0:
+            self._frames.append(frames)
+            for column in self._values.values():
+                column.append(None)
+            self._last_counts = {}
+        self._frames[-1] = frames
+        for name, value in values.items():
+            if value is not None and math.isfinite(value):
+                self._mean(name, float(value))
+        self._in_last = (self._in_last + 1) % self._rows_per_bucket
+        if self._in_last == 0 and len(self._frames) >= self._most:
+            self._halve()
+
+    def _mean(self, name: str, value: float) -> None:
+        column = self._values.setdefault(name, [None] * len(self._frames))
+        count = self._last_counts.get(name, 0)
+        before = column[-1]
+        column[-1] = value if before is None else before + (value - before) / (count + 1)
+        self._last_counts[name] = count + 1
+
+    def _halve(self) -> None:
+        """Merge neighbours: half as many buckets, twice as wide."""
+        self._frames = self._frames[1::2]
+        self._values = {
+            name: [_mean_of(pair) for pair in zip(column[::2], column[1::2], strict=False)]
+            for name, column in self._values.items()
+        }
+        self._frames = self._frames[: min(map(len, self._values.values()), default=len(self._frames))]
+        self._rows_per_bucket *= 2
+
+    def to_json(self) -> dict[str, Any]:
+        """`{"frames": [...], "values": {name: [...]}}`, all of one length."""
+        return {"frames": self._frames, "values": self._values}
+
+
+def _mean_of(pair: tuple[float | None, float | None]) -> float | None:
+    known = [value for value in pair if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+@dataclass
+class RunSeries:
+    """All that the page shows of one run's rows; `update` takes them in order."""
+
+    frames: int = 0
+    updates: int = 0
+    wall_s: float = 0.0
+    training: list[str] = field(default_factory=list)
+    rows: int = 0
+    _evaluations: dict[str, Curves] = field(default_factory=dict)
+    _latest: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _switches: dict[int, dict[str, float | None]] = field(default_factory=dict)
+    _train: Curves = field(default_factory=Curves)
+    _segments: dict[int, Row] = field(default_factory=dict)
+    _events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_MOST_EVENTS))
+    _last_train: Row = field(default_factory=dict)
+    _counts: dict[str, int] = field(default_factory=lambda: {"fault": 0, "restart": 0, "resume": 0})
+
+    def update(self, row: Row) -> None:
+        """Take in one row of any kind; kinds that are not known are left to other readers."""
+        self.rows += 1
+        self.wall_s = max(self.wall_s, _number(row.get("wall_s")) or 0.0)
+        kind = row.get("kind")
+        if kind == "eval":
+            self._evaluated(row)
+        elif kind == "train":
+            self._trained(row)
+        elif kind == "segment":
+            self._segments[int(_number(row.get("index")) or len(self._segments))] = row
+        elif kind in self._counts:
+            self._counts[kind] += 1
+            self._events.append({"kind": kind, **{key: row.get(key) for key in ("frames", "worker", "problem")}})
+
+    def _evaluated(self, row: Row) -> None:
+        task, frames, value = str(row["task"]), _number(row["frames"]) or 0.0, _number(row["return"])
+        self.frames = max(self.frames, int(frames))
+        if row.get("column") == "active":  # the page follows the column that is kept
+            return
+        self._evaluations.setdefault(task, Curves()).add(frames, {"return": value, "std": _number(row.get("std"))})
+        self._latest[task] = {"frames": frames, "return": value, "success_rate": _number(row.get("success_rate"))}
+        if row.get("switch") and isinstance(row.get("segment"), int):
+            self._switches.setdefault(row["segment"], {})[task] = value
+
+    def _trained(self, row: Row) -> None:
+        frames = int(_number(row["frames"]) or 0)
+        self.frames, self.updates = max(self.frames, frames), int(row["updates"])
+        self.training = [str(task) for task in row["tasks"]]
+        self._last_train = row
+        self._train.add(frames, dict(_plotted(row)))
+
+    def to_json(self) -> dict[str, Any]:
+        """What the page draws."""
+        last = self._last_train
+        return {
+            "frames": self.frames, "updates": self.updates, "wall_s": self.wall_s, "training": self.training,
+            "rows": self.rows, "fps": _number(last.get("fps")), "lag_updates": _number(last.get("lag_updates")),
+            "segments": [_segment(index, row) for index, row in sorted(self._segments.items())],
+            "evaluations": {task: curves.to_json() for task, curves in self._evaluations.items()},
+            "latest": self._latest,
+            "switches": [{"segment": index, "returns": self._switches[index]} for index in sorted(self._switches)],
+            "train": self._train.to_json(),
+            "episodes": last.get("episodes", {}), "shares": last.get("shares", {}),
+            "replay": last.get("replay", {}), "health": last.get("health", {}), "seconds": last.get("seconds", {}),
+            "events": list(self._events), "counts": self._counts,
+        }  # fmt: skip
+
+
+def _segment(index: int, row: Row) -> dict[str, Any]:
+    keys = ("tasks", "weights", "end_weights", "start_frames", "end_frames")
+    return {"index": index, **{key: row.get(key) for key in keys}}
+
+
+def _plotted(row: Row) -> list[tuple[str, float | None]]:
+    """The curves that one training row adds to, under the names of the page's charts."""
+    plain = [(name, _number(row.get(name))) for name in ("fps", "lag_updates", "grad_norm", "learning_rate")]
+    losses = [(f"loss/{name}", _number(value)) for name, value in _mapping(row.get("loss")).items()]
+    halves = [
+        (f"{name}/{half}", _number(value))
+        for half, values in _mapping(row.get("diagnostics")).items()
+        for name, value in _mapping(values).items()
+    ]
+    held = [(f"replay/{name}", _number(value)) for name, value in _mapping(row.get("replay")).items()]
+    return [*plain, *losses, *halves, *held]
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None

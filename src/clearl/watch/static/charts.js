@@ -1,0 +1,177 @@
+"use strict";
+/* Drawing: curves by uPlot, the plan as a ribbon, the matrix as a table. Knows nothing of the server. */
+
+const PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#882255", "#999933", "#7a6ad8", "#8a8f98"];
+const DASHES = [[], [8, 4], [2, 3], [8, 3, 2, 3]];
+
+const colourOf = (index) => PALETTE[index % PALETTE.length];
+const dashOf = (index) => DASHES[Math.floor(index / PALETTE.length) % DASHES.length];
+const cssColour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+function element(tag, options = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [key, value] of Object.entries(options)) {
+    if (key === "class") made.className = value;
+    else if (key === "text") made.textContent = value;
+    else if (key === "on") for (const [event, act] of Object.entries(value)) made.addEventListener(event, act);
+    else made.setAttribute(key, value);
+  }
+  made.append(...children.filter((child) => child !== null));
+  return made;
+}
+
+function shortNumber(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  const size = Math.abs(value);
+  if (size >= 1e9) return (value / 1e9).toFixed(2) + "G";
+  if (size >= 1e6) return (value / 1e6).toFixed(2) + "M";
+  if (size >= 1e4) return (value / 1e3).toFixed(1) + "k";
+  if (size >= 100 || Number.isInteger(value)) return value.toFixed(0);
+  if (size >= 1) return value.toFixed(2);
+  return value === 0 ? "0" : value.toPrecision(2);
+}
+
+/* One chart. `lines`: [{label, colour, dash, width, points, frames, values}], each with an x-axis of its own. */
+class Chart {
+  constructor(title, options = {}) {
+    this.title = title;
+    this.options = options;
+    this.plot = element("div", { class: "plot" });
+    this.legend = element("div", { class: "legend" });
+    const save = element("button", { text: "save", title: "save this figure as PNG", on: { click: () => this.save() } });
+    this.node = element("section", { class: options.wide ? "card wide" : "card" },
+      element("header", {}, element("h3", { text: title }), save), this.plot, this.legend);
+    this.key = null;
+    this.observer = new ResizeObserver(() => this.resize());
+    this.observer.observe(this.plot);
+  }
+
+  get height() { return this.options.wide ? 260 : 150; }
+
+  draw(lines) {
+    this.lines = lines;
+    const key = JSON.stringify([lines.map((line) => [line.label, line.colour, line.width]), cssColour("--ink")]);
+    const data = uPlot.join(lines.length ? lines.map((line) => [line.frames, line.values]) : [[[], []]]);
+    if (this.uplot && key === this.key) {
+      this.uplot.setData(data);
+    } else {
+      this.uplot?.destroy();
+      this.key = key;
+      this.uplot = new uPlot(this.settings(lines), data, this.plot);
+    }
+    this.legend.replaceChildren(...lines.filter((line) => line.label).map((line) => {
+      const entry = element("span", { text: `${line.label} ${shortNumber(lastOf(line.values))}` });
+      entry.style.setProperty("--swatch", line.colour);
+      return entry;
+    }));
+  }
+
+  settings(lines) {
+    const axis = { stroke: cssColour("--soft"), grid: { stroke: cssColour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
+    return {
+      width: Math.max(this.plot.clientWidth, 120), height: this.height, pxAlign: 0,
+      scales: { x: { time: false } },
+      legend: { show: false },
+      cursor: { drag: { x: true, y: false } },
+      axes: [{ ...axis, size: 30, values: (_, ticks) => ticks.map(shortNumber) }, { ...axis, size: 52, values: (_, ticks) => ticks.map(shortNumber) }],
+      series: [{}, ...lines.map((line) => ({
+        label: line.label, stroke: line.colour, width: line.width, dash: line.dash,
+        spanGaps: line.spanGaps ?? true, points: { show: line.points ?? false, size: 5, fill: line.colour },
+      }))],
+    };
+  }
+
+  resize() {
+    if (this.uplot && this.plot.clientWidth) this.uplot.setSize({ width: this.plot.clientWidth, height: this.height });
+  }
+
+  /* The canvas with title and legend, on the page's own background. */
+  save() {
+    const source = this.uplot.ctx.canvas, ratio = devicePixelRatio || 1, top = 28 * ratio;
+    const rows = Math.ceil(this.lines.length / 3), bottom = (rows * 18 + 10) * ratio;
+    const canvas = element("canvas", { width: source.width, height: source.height + top + bottom });
+    const draw = canvas.getContext("2d");
+    draw.fillStyle = cssColour("--paper");
+    draw.fillRect(0, 0, canvas.width, canvas.height);
+    draw.drawImage(source, 0, top);
+    draw.fillStyle = cssColour("--ink");
+    draw.font = `600 ${13 * ratio}px system-ui`;
+    draw.fillText(this.title, 8 * ratio, 18 * ratio);
+    draw.font = `${11 * ratio}px system-ui`;
+    this.lines.filter((line) => line.label).forEach((line, index) => {
+      const x = 8 * ratio + (index % 3) * (canvas.width / 3), y = source.height + top + (Math.floor(index / 3) * 18 + 12) * ratio;
+      draw.fillStyle = line.colour;
+      draw.fillRect(x, y - 8 * ratio, 9 * ratio, 9 * ratio);
+      draw.fillStyle = cssColour("--ink");
+      draw.fillText(line.label, x + 14 * ratio, y);
+    });
+    canvas.toBlob((blob) => {
+      const link = element("a", { href: URL.createObjectURL(blob), download: `${this.title.replace(/\W+/g, "-")}.png` });
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    });
+  }
+}
+
+function lastOf(values) {
+  for (let index = values.length - 1; index >= 0; index--) if (values[index] !== null) return values[index];
+  return null;
+}
+
+/* The plan over frames, each segment in its task's colour, with a line at "now". */
+function drawRibbon(canvas, segments, tasks, now, end) {
+  const ratio = devicePixelRatio || 1;
+  const width = canvas.clientWidth * ratio, height = canvas.clientHeight * ratio;
+  if (!width) return;
+  canvas.width = width;
+  canvas.height = height;
+  const draw = canvas.getContext("2d"), last = Math.max(end || 0, now || 0, 1);
+  draw.fillStyle = cssColour("--back");
+  draw.fillRect(0, 0, width, height);
+  for (const segment of segments) {
+    if (segment.start_frames === null) continue;
+    const left = (segment.start_frames / last) * width, right = ((segment.end_frames ?? last) / last) * width;
+    let top = 0;
+    segment.tasks.forEach((task, place) => {
+      const share = segment.weights ? segment.weights[place] : 1 / segment.tasks.length;
+      draw.fillStyle = colourOf(tasks.indexOf(task));
+      draw.globalAlpha = segment.start_frames <= now ? 1 : 0.35;
+      draw.fillRect(left, top, Math.max(right - left - 1, 1), share * height);
+      top += share * height;
+    });
+    draw.globalAlpha = 1;
+    if (segment.tasks.length === 1 && right - left > 60 * ratio) {
+      draw.fillStyle = "#ffffff";
+      draw.font = `600 ${11 * ratio}px system-ui`;
+      draw.fillText(segment.tasks[0], left + 6 * ratio, height / 2 + 4 * ratio, right - left - 10 * ratio);
+    }
+  }
+  draw.fillStyle = cssColour("--ink");
+  draw.fillRect((now / last) * width - ratio, 0, 2 * ratio, height);
+}
+
+/* Score of every task at the end of every segment; shaded from the worst to the best that the task has had. */
+function matrixTable(run, tasks) {
+  const head = element("tr", {}, element("th", { text: "task" }), ...run.switches.map((entry) => {
+    const segment = run.segments.find((each) => each.index === entry.segment);
+    const name = segment && segment.tasks.length === 1 ? `after ${segment.tasks[0]}` : `after segment ${entry.segment + 1}`;
+    return element("th", { text: name });
+  }));
+  const rows = tasks.map((task) => {
+    const values = run.switches.map((entry) => entry.returns[task] ?? null);
+    const known = (run.evaluations[task]?.values.return ?? []).concat(values).filter((value) => value !== null);
+    const low = Math.min(...known), high = Math.max(...known);
+    return element("tr", {}, element("th", { text: task }), ...values.map((value, column) => {
+      const segment = run.segments.find((each) => each.index === run.switches[column].segment);
+      const trained = segment?.tasks.includes(task);
+      const cell = element("td", { class: trained ? "cell trained" : "cell", text: shortNumber(value) });
+      if (value !== null && high > low) {
+        const share = (value - low) / (high - low);
+        cell.style.background = `color-mix(in srgb, ${colourOf(0)} ${Math.round(share * 75)}%, var(--paper))`;
+        if (share > 0.6) cell.style.color = "#ffffff";
+      }
+      return cell;
+    }));
+  });
+  return element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
+}
