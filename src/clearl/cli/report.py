@@ -20,10 +20,11 @@ class ReportArgs:
     runs: Annotated[tuple[str, ...], POSITIONAL, "run directories, or directories with runs in them"]
     out: Annotated[str, "the directory to write to"] = "report"
     title: Annotated[str | None, "what the page is called; default: by the suite"] = None
+    paper: Annotated[bool, "show the paper's own tables and claims beside; default: on its suites only"] = False
 
 
 def main(argv: list[str]) -> int:
     """Run the verb; the exit code."""
     args = parse(ReportArgs, argv, verb="report", about=ABOUT)
-    show_report([Path(run) for run in args.runs], Path(args.out), title=args.title)
+    show_report([Path(run) for run in args.runs], Path(args.out), title=args.title, paper=args.paper)
     return 0

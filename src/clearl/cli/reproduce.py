@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
         done = [out / run.path for run in runs if run.sequence == sequence and is_finished(out / run.path)]
         if done:
             title = f"{args.name} ({EXPERIMENTS[args.name].paper}), {sequence}"
-            show_report(done, out / "reports" / args.name / sequence, title=title)
+            show_report(done, out / "reports" / args.name / sequence, title=title, paper=True)
     if not complete:
         print("stopped; the same command goes on from here")
     return 0 if complete else INTERRUPTED

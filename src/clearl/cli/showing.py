@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
-def show_report(runs: Sequence[Path], out: Path, *, title: str | None = None) -> None:
-    """Write the report of `runs` into `out`, and print what it says."""
+def show_report(runs: Sequence[Path], out: Path, *, title: str | None = None, paper: bool = False) -> None:
+    """Write the report of `runs` into `out`, and print what it says; with `paper`, beside the paper's numbers."""
     from rich.console import Console
 
     from clearl.report import headline, make_report, summary_table
 
-    summary = make_report(runs, out, title=title)
+    summary = make_report(runs, out, title=title, paper=paper)
     console = Console()
     console.print(summary_table(summary))
     console.print(headline(summary), markup=False, highlight=False)

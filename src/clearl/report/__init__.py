@@ -13,12 +13,14 @@ from clearl.report.arms import group_arms
 from clearl.report.headline import headline
 from clearl.report.lengths import to_common_length
 from clearl.report.load import load_runs
+from clearl.report.page_css import MARK
 from clearl.report.summary import Summary, summarise
 from clearl.report.tables import all_tables, write_tables
 from clearl.report.terminal import summary_table
 
 __all__ = ["Summary", "headline", "make_report", "summarise_runs", "summary_table"]
 
+PAGE = "index.html"
 _DIRS_SHOWN = 4
 
 
@@ -29,8 +31,8 @@ def summarise_runs(dirs: Sequence[Path], *, title: str | None = None) -> Summary
     return summarise(arms, title=title or "Continual learning on " + ", ".join(_suites(arms)), notes=notes)
 
 
-def make_report(dirs: Sequence[Path], out: Path, *, title: str | None = None) -> Summary:
-    """Report all runs at or below `dirs` into the directory `out`.
+def make_report(dirs: Sequence[Path], out: Path, *, title: str | None = None, paper: bool = False) -> Summary:
+    """Report all runs at or below `dirs` into the directory `out`; with `paper`, beside the paper's own numbers.
 
     Writes index.html, summary.json, findings.json, figures/*.svg and *.png, tables/*.md, *.csv and *.tex.
     """
@@ -41,14 +43,21 @@ def make_report(dirs: Sequence[Path], out: Path, *, title: str | None = None) ->
     out = Path(out)
     if out.exists() and not out.is_dir():
         raise ReportError(f"{out} is a file; --out needs a directory")
+    _refuse_foreign_page(out / PAGE)
     out.mkdir(parents=True, exist_ok=True)
     _write_json(out / "summary.json", summary.to_json())
     _write_json(out / "findings.json", [finding.to_json() for finding in summary.findings])
-    tables = all_tables(summary)
+    tables = all_tables(summary, paper=paper)
     write_tables(tables, out / "tables")
     figures = draw_all(summary, out / "figures")
-    write_page(summary, tables, figures, out / "index.html", command=_command(dirs, out))
+    write_page(summary, tables, figures, out / PAGE, command=_command(dirs, out))
     return summary
+
+
+def _refuse_foreign_page(path: Path) -> None:
+    """Leave a page alone that is none of ours."""
+    if path.exists() and MARK not in path.read_bytes()[:20_000]:
+        raise ReportError(f"{path} is there and no report of clearl; give another --out")
 
 
 def _command(dirs: Sequence[Path], out: Path) -> str:

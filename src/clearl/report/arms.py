@@ -7,6 +7,7 @@ from typing import Any
 
 from clearl.config import Tag, names_tagged, settings
 from clearl.errors import ReportError
+from clearl.report.names import clean_name
 from clearl.report.run import Arm, Run
 
 LABELS = {
@@ -55,13 +56,13 @@ def group_arms(runs: Sequence[Run]) -> list[Arm]:
 
 
 def _names(runs: Sequence[Run]) -> list[str]:
-    names = [str(run.meta.get("arm") or derived_name(run)) for run in runs]
+    names = [clean_name(run.meta.get("arm") or derived_name(run)) for run in runs]
     for name in set(names):
         group = [run for run, other in zip(runs, names, strict=True) if other == name and not run.meta.get("arm")]
         varying = _varying_keys([run.config for run in group])
         for index, run in enumerate(runs):
             if names[index] == name and not run.meta.get("arm") and varying:
-                names[index] = f"{name} [{', '.join(f'{key}={run.config.get(key)}' for key in varying)}]"
+                names[index] = clean_name(f"{name} [{', '.join(f'{key}={run.config.get(key)}' for key in varying)}]")
     return [
         name if run.probe_position is None else f"{name}{_PROBE}{run.probe_position})"
         for name, run in zip(names, runs, strict=True)
@@ -77,14 +78,20 @@ def derived_name(run: Run) -> str:
         return "sequential"
     if method != "clear":
         return method
-    cloning = [run.config.get(key, 1) for key in ("policy_cloning_weight", "value_cloning_weight")]
-    fraction, share = run.config.get("replay_fraction", 0.5), run.config.get("buffer_share", 0.5)
+    cloning = [_setting(run, key, 1.0) for key in ("policy_cloning_weight", "value_cloning_weight")]
+    fraction, share = _setting(run, "replay_fraction", 0.5), _setting(run, "buffer_share", 0.5)
     name = "clear" + {0.5: "", 0.25: "-75-25", 1.0: "-100-replay"}.get(fraction, f"-replay-{fraction:g}")
     if not any(cloning):
         name += "-no-cloning"
     if share != 0.5 and run.config.get("buffer_frames") is None:
         name += f"-buffer-1/{1 / share:.3g}" if share > 0 else "-buffer-0"
     return name
+
+
+def _setting(run: Run, key: str, default: float) -> float:
+    """A number out of the config; the default where somebody wrote anything else."""
+    value = run.config.get(key)
+    return float(value) if isinstance(value, (int, float)) else default
 
 
 def _varying_keys(configs: Sequence[dict[str, Any]]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
@@ -11,29 +11,32 @@ from clearl.report.arms import label
 from clearl.report.formatting import breakable, frames
 from clearl.report.gallery import Drawn
 from clearl.report.headline import headline
-from clearl.report.page_css import CSS
+from clearl.report.page_css import CSS, MARK
 from clearl.report.page_findings import findings_section
 from clearl.report.page_settings import settings_section
 from clearl.report.style import FAINT, GRID, INK
 from clearl.report.summary import Summary
-from clearl.report.tables import MEASURES, Table, suite_of
+from clearl.report.tables import MEASURES, Table, seeds_text, suite_of
 
 _THEME = {INK: "var(--ink)", FAINT: "var(--faint)", GRID: "var(--line)"}
 _MAIN_TABLES = ("cumulative", "kept")
+_ANCHORS = {"The paper's numbers": "paper", "Settings and commands": "settings"}
 
 
 def write_page(
     summary: Summary, tables: Sequence[Table], figures: Sequence[Drawn], path: Path, *, command: str
 ) -> None:
     """Write the page of a report; `command` makes the same report again."""
-    sections = [
-        _results(summary, tables),
-        _figures(figures),
-        findings_section(summary.findings),
-        _paper(tables),
-        settings_section(summary, command),
-        _definitions(),
-    ]
+    paper = _paper(tables)
+    sections = {
+        "Results": _results(summary, tables),
+        "Figures": _figures(figures),
+        "Findings": findings_section(summary.findings, with_missing=bool(paper)),
+        "The paper's numbers": paper,
+        "Settings and commands": settings_section(summary, command),
+        "Definitions": _definitions(),
+    }
+    shown = {name: section for name, section in sections.items() if section}
     html = f"""<!doctype html>
 <html lang="en">
 <head>
@@ -44,9 +47,9 @@ def write_page(
 <style>{CSS}</style>
 </head>
 <body>
-{_header(summary)}
+{_header(summary, shown)}
 <main>
-{"".join(section for section in sections if section)}
+{"".join(shown.values())}
 </main>
 <footer>Made by clearl from the run directories; every number on this page is computed from their rows, and stands in
 <a href="summary.json">summary.json</a>, <a href="findings.json">findings.json</a> and the files below
@@ -69,23 +72,22 @@ def inline_svg(svg: str, prefix: str, title: str) -> str:
     return body.replace("<svg ", f'<svg role="img" aria-label="{escape(title, quote=True)}" ', 1)
 
 
-def _header(summary: Summary) -> str:
+def _header(summary: Summary, sections: Iterable[str]) -> str:
     runs = [run for arm in summary.arms.values() for run in arm.arm.runs]
-    seeds = max((len(arm.arm.runs) for arm in summary.arms.values()), default=0)
+    seeds, _, seeds_name = seeds_text(summary).rpartition(" ")
     longest = max((run.planned_frames or run.seen_frames for run in runs), default=0.0)
     facts = [
         (str(len(summary.arms)), "arms" if len(summary.arms) != 1 else "arm"),
-        (str(seeds), "seeds each" if seeds != 1 else "seed"),
+        (seeds, f"{seeds_name} each" if len(summary.arms) > 1 else seeds_name),
         (str(len(summary.tasks)), f"tasks: {', '.join(summary.tasks)}"),
         (frames(longest), "frames a run"),
         (suite_of(summary) or "unknown", "suite"),
     ]
     listed = "".join(f"<li><b>{escape(value)}</b>{escape(name)}</li>" for value, name in facts)
     notes = "".join(f"<li>{escape(note)}</li>" for note in summary.notes)
-    links = [("results", "Results"), ("figures", "Figures"), ("findings", "Findings"), ("paper", "The paper's numbers"),
-             ("settings", "Settings and commands"), ("definitions", "Definitions")]  # fmt: skip
+    links = [(_ANCHORS.get(name, name.lower()), name) for name in sections]
     return f"""<header>
-<div class="mark">clearl report</div>
+{MARK.decode()}
 <h1>{escape(summary.title)}</h1>
 <p class="headline">{escape(headline(summary))}</p>
 <ul class="facts">{listed}</ul>
@@ -139,6 +141,8 @@ def _figures(figures: Sequence[Drawn]) -> str:
 
 def _paper(tables: Sequence[Table]) -> str:
     blocks = "".join(_table(table) for table in tables if table.name.startswith("paper-"))
+    if not blocks:
+        return ""
     return f"""<section id="paper"><h2>The paper's numbers</h2>
 <p class="soft">Cumulative scores from Rolnick et al., “Experience Replay for Continual Learning” (2019), to compare
 the pattern: tasks, budgets and networks differ from the runs above unless the suite is the same.</p>

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+MARK = b'<div class="mark">clearl report</div>'
+"""What a page of ours has near its beginning."""
+
 CSS = """
 :root {
   color-scheme: light dark;

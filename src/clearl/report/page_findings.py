@@ -22,10 +22,12 @@ _WIDTH, _AXIS_Y = 270.0, 14.0
 _TASKS_SHOWN = 12
 
 
-def findings_section(findings: Sequence[Finding]) -> str:
-    """All claims that were measured, then those that were not."""
+def findings_section(findings: Sequence[Finding], *, with_missing: bool) -> str:
+    """The claims that were measured and, `with_missing`, those that were not; empty where there is nothing to show."""
     measured = [finding for finding in findings if finding.effect is not None]
-    rest = [finding for finding in findings if finding.effect is None]
+    rest = [finding for finding in findings if finding.effect is None and with_missing]
+    if not measured and not rest:
+        return ""
     counts = {verdict: sum(f.verdict == verdict for f in measured) for verdict in _BADGES}
     tally = ", ".join(_tally(verdict, count) for verdict, count in counts.items() if count)
     cards = "".join(_card(finding) for finding in measured)

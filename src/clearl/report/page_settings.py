@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 from html import escape
 from typing import Any
 
 from clearl.report.arms import label
+from clearl.report.markup import shell_line
+from clearl.report.names import clean_name
 from clearl.report.summary import Summary
 
 _COMMANDS_SHOWN = 1
+_LONGEST_VALUE = 400
 
 
 def settings_section(summary: Summary, command: str) -> str:
@@ -55,8 +57,8 @@ def _all_settings(summary: Summary) -> str:
 def _commands(summary: Summary) -> str:
     lines = []
     for name, arm in summary.arms.items():
-        made = [shlex.join(["clearl", *map(str, run.meta["argv"])]) for run in arm.arm.runs if run.meta.get("argv")]
-        unique = list(dict.fromkeys(made))
+        made = [shell_line(run.meta["argv"]) for run in arm.arm.runs if run.meta.get("argv")]
+        unique = list(dict.fromkeys(line for line in made if line is not None))
         if not unique:
             continue
         lines.append(f"# {label(name)}, seeds {', '.join(map(str, arm.arm.seeds))}")
@@ -70,10 +72,10 @@ def _versions(summary: Summary) -> str:
     metas = [run.meta for arm in summary.arms.values() for run in arm.arm.runs]
     facts: dict[str, list[str]] = {}
     for meta in metas:
-        known = {"clearl": meta.get("clearl"), **(meta.get("versions") or {}), **(meta.get("machine") or {})}
+        known = {"clearl": meta.get("clearl"), **_mapping(meta.get("versions")), **_mapping(meta.get("machine"))}
         for key, value in known.items():
-            if value is not None and str(value) not in facts.setdefault(key, []):
-                facts[key].append(str(value))
+            if value is not None and clean_name(value) not in facts.setdefault(clean_name(key), []):
+                facts[clean_name(key)].append(clean_name(value))
     speeds = [run.fps for arm in summary.arms.values() for run in arm.arm.runs if run.fps]
     if speeds:
         low, high = f"{min(speeds):,.0f}", f"{max(speeds):,.0f}"
@@ -82,7 +84,12 @@ def _versions(summary: Summary) -> str:
     return f"<h3>Versions and machine</h3><dl>{rows}</dl>" if rows else ""
 
 
+def _mapping(value: Any) -> dict[Any, Any]:
+    return value if isinstance(value, dict) else {}
+
+
 def _value(value: Any) -> str:
     if value is None:
         return "–"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:_LONGEST_VALUE])

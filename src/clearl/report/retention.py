@@ -32,6 +32,13 @@ class Absence:
 
 def absences(run: Run, task: str) -> list[Absence]:
     """Every absence of the task whose two scores are known."""
+    key = "absences", task
+    if key not in run.memo:
+        run.memo[key] = _absences(run, task)
+    return run.memo[key]
+
+
+def _absences(run: Run, task: str) -> list[Absence]:
     visits = run.visits(task)
     returns_at = [start for start, _ in visits[1:]] + [run.end_frames] * bool(visits)
     found = []

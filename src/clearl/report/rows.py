@@ -76,12 +76,19 @@ def planned_spans(plan: Any, scale: float) -> list[Span]:
     try:
         for index, segment in enumerate(plan["segments"]):
             frames = segment.get("frames")
-            end = start + (math.inf if frames is None else finite(frames) * scale)
+            end = start + (math.inf if frames is None else _count(frames) * scale)
             spans.append(Span(tuple(map(clean_name, segment["tasks"])), start, end, index))
             start = end
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
         return []
     return spans
+
+
+def _count(value: Any) -> float:
+    """A number of frames: finite, and not below zero."""
+    if (number := finite(value)) < 0:
+        raise ValueError("frames below zero")
+    return number
 
 
 def finite(value: Any) -> float:
@@ -136,7 +143,7 @@ def plotted_column(evaluations: Sequence[Evaluation]) -> tuple[list[Evaluation],
 
 
 def _take_eval(parsed: Parsed, row: Row, scale: float) -> None:
-    frames = finite(row["frames"]) * scale
+    frames = _count(row["frames"]) * scale
     parsed.seen_frames = max(parsed.seen_frames, frames)
     parsed.wall_s = max(parsed.wall_s, finite(row["wall_s"]))
     if row["return"] is None:
@@ -157,7 +164,7 @@ def _take_eval(parsed: Parsed, row: Row, scale: float) -> None:
 
 
 def _take_train(parsed: Parsed, row: Row, scale: float) -> None:
-    parsed.seen_frames = max(parsed.seen_frames, finite(row["frames"]) * scale)
+    parsed.seen_frames = max(parsed.seen_frames, _count(row["frames"]) * scale)
     parsed.wall_s = max(parsed.wall_s, finite(row["wall_s"]))
     if row["fps"]:
         parsed.speeds.append(finite(row["fps"]))
@@ -171,7 +178,7 @@ def _take_segment(row: Row, segments: dict[int, Row], first_ends: dict[int, floa
     index = int(finite(row.get("index", len(segments))))
     for bound in ("start_frames", "end_frames"):
         if row[bound] is not None:
-            finite(row[bound])
+            _count(row[bound])
     for weights in (row.get("weights"), row.get("end_weights")):
         if weights is not None and not sum(finite(weight) for weight in weights) > 0:
             raise ValueError("weights without a sum")

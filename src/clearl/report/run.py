@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from clearl.report.names import clean_name
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,8 @@ class Run:
 
     @property
     def probe_task(self) -> str | None:
-        return self.meta.get("probe_task") or self.config.get("probe_task")
+        task = self.meta.get("probe_task") or self.config.get("probe_task")
+        return None if task is None else clean_name(task)
 
     @property
     def is_finished(self) -> bool:
@@ -129,12 +134,26 @@ class Run:
 
     def is_whole_absence(self, left: float, back: float) -> bool:
         """Whether a whole segment lies between the two frames: less than that is a round that overshot its bound."""
-        return any(left <= span.start and min(span.end, self.planned_frames or span.end) <= back for span in self.spans)
+        bounds = self._bounds
+        first = bisect_left(bounds, (left, left))
+        return any(end <= back for _, end in bounds[first : first + 1])
 
     def segment_ending_at(self, frame: float) -> int | None:
         """The segment that ends at this frame, the last one at the end of the plan."""
-        ends = [(min(span.end, self.planned_frames or span.end), span.index) for span in self.spans]
-        return next((index for end, index in reversed(ends) if end == frame), None)
+        return self._segment_by_end.get(frame)
+
+    @cached_property
+    def memo(self) -> dict[Any, Any]:
+        """What measures have worked out about this run: a plan may have a hundred thousand switches."""
+        return {}
+
+    @cached_property
+    def _bounds(self) -> list[tuple[float, float]]:
+        return sorted((span.start, min(span.end, self.planned_frames or span.end)) for span in self.spans)
+
+    @cached_property
+    def _segment_by_end(self) -> dict[float, int]:
+        return {min(span.end, self.planned_frames or span.end): span.index for span in self.spans}
 
 
 @dataclass(frozen=True)

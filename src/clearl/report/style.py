@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ _RC: Any = {
     "figure.facecolor": "none",
     "axes.facecolor": "none",
     "svg.hashsalt": "clearl",
+    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
 }
 
 
@@ -85,7 +87,8 @@ def figure_style() -> Iterator[Any]:
     import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(_RC):
+    with matplotlib.rc_context(_RC), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a box is drawn in its place
         yield Figure
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-
-import numpy as np
 
 from clearl.report.arms import label
 from clearl.report.formatting import with_deviation, with_interval
+from clearl.report.markup import csv_text, latex, markdown, pipes
 from clearl.report.paper import TABLES, PaperTable
-from clearl.report.stats import Stat
+from clearl.report.stats import Stat, over_seeds
 from clearl.report.summary import Summary
 
 UPPER_BOUNDS = ("separate", "simultaneous")
@@ -88,20 +87,21 @@ class Table:
 
     def to_markdown(self) -> str:
         rule = ["---", "---", *["---:"] * (len(self.head) - 2)]
-        lines = [f"**{self.title}**: {self.note}", "", _pipes(self.head), _pipes(rule)]
+        lines = [f"**{self.title}**: {self.note}", "", pipes([markdown(name) for name in self.head]), pipes(rule)]
         for row, bold in zip(self.rows, self.bold, strict=True):
             marked = [f"**{cell}**" if best else cell for cell, best in zip(row[2:], [*bold, False], strict=False)]
-            lines.append(_pipes([*row[:2], *marked]))
+            lines.append(pipes([markdown(row[0]), row[1], *marked]))
         return "\n".join(lines) + "\n"
 
     def to_csv(self) -> str:
         """Numbers, not text: mean and deviation of every task in columns of their own."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["arm", "boundaries", *(f"{task} {part}" for task in self.tasks for part in ("mean", "std"))])
+        names = [csv_text(task) for task in self.tasks]
+        writer.writerow(["arm", "boundaries", *(f"{name} {part}" for name in names for part in ("mean", "std"))])
         for name, bounds, stats in zip(self.labels, self.boundaries, self.numbers, strict=True):
             values = [value for stat in stats for value in ((stat.mean, stat.std) if stat else (None, None))]
-            writer.writerow([name, bounds, *("" if value is None else repr(value) for value in values)])
+            writer.writerow([csv_text(name), bounds, *("" if value is None else repr(value) for value in values)])
         return out.getvalue()
 
     def to_latex(self) -> str:
@@ -123,8 +123,7 @@ def measure_table(summary: Summary, measure: Measure) -> Table | None:
     stats = [[summary.arms[name].stat(task, measure.key) for task in summary.tasks] for name in names]
     if not any(stat is not None and stat.mean is not None for row in stats for stat in row):
         return None
-    seeds = {len(arm.arm.runs) for arm in summary.arms.values()}
-    over = f"mean ± std over {max(seeds)} seeds" if max(seeds) > 1 else "one seed"
+    over = f"mean ± std over {seeds_text(summary)}" if max(seed_counts(summary)) > 1 else "one seed"
     has_iqm = measure.key == "cumulative" and any(arm.iqm for arm in summary.arms.values())
     return Table(
         name=measure.key,
@@ -138,6 +137,35 @@ def measure_table(summary: Summary, measure: Measure) -> Table | None:
         boundaries=[summary.arms[name].boundaries for name in names],
         iqm=[with_interval(summary.arms[name].iqm) for name in names] if has_iqm else None,
     )
+
+
+def with_oracle(table: Table, summary: Summary) -> Table:
+    """The table of cumulative scores with one more row: what the schedule gives with no forgetting at all."""
+    if not summary.oracle:
+        return table
+    stats = [Stat((summary.oracle[task],)) if task in summary.oracle else None for task in summary.tasks]
+    share = summary.oracle_share
+    return replace(
+        table,
+        note=f"{table.note}; the oracle learns as {label(summary.reference or '')} does and forgets nothing",
+        labels=[*table.labels, "Oracle on this schedule"],
+        cells=[*table.cells, [with_deviation(stat) for stat in stats]],
+        bold=[*table.bold, [False] * len(stats)],
+        numbers=[*table.numbers, stats],
+        boundaries=[*table.boundaries, "–"],
+        iqm=None if table.iqm is None else [*table.iqm, "–" if share is None else f"{share:.2f}"],
+    )
+
+
+def seed_counts(summary: Summary) -> list[int]:
+    """The number of seeds of each arm."""
+    return [len(arm.arm.runs) for arm in summary.arms.values()]
+
+
+def seeds_text(summary: Summary) -> str:
+    """How many seeds the arms have, in words."""
+    low, high = min(seed_counts(summary)), max(seed_counts(summary))
+    return f"{low} to {high} seeds" if low != high else f"{high} seed{'s' if high != 1 else ''}"
 
 
 def paper_table(paper: PaperTable, suite: str | None) -> Table:
@@ -157,11 +185,12 @@ def paper_table(paper: PaperTable, suite: str | None) -> Table:
     )
 
 
-def all_tables(summary: Summary) -> list[Table]:
-    """The tables of all measures that the runs have, then the paper's."""
-    measured = [measure_table(summary, measure) for measure in MEASURES]
-    papers = [paper_table(paper, suite_of(summary)) for paper in TABLES]
-    return [table for table in measured if table is not None] + papers
+def all_tables(summary: Summary, *, paper: bool = False) -> list[Table]:
+    """The tables of all measures that the runs have; with `paper`, or on one of its suites, the paper's."""
+    measured = [table for measure in MEASURES if (table := measure_table(summary, measure)) is not None]
+    measured = [with_oracle(table, summary) if table.name == "cumulative" else table for table in measured]
+    suite = suite_of(summary)
+    return measured + [paper_table(table, suite) for table in TABLES if paper or table.suite == suite]
 
 
 def suite_of(summary: Summary) -> str | None:
@@ -178,26 +207,26 @@ def write_tables(tables: Sequence[Table], out: Path) -> None:
             (out / f"{table.name}.{suffix}").write_text(text, encoding="utf-8")
 
 
-def latex(text: str) -> str:
-    """Plain text as LaTeX."""
-    for plain, marked in (
-        ("\\", r"\textbackslash "), ("&", r"\&"), ("%", r"\%"), ("_", r"\_"), ("#", r"\#"), ("$", r"\$"),
-        ("{", r"\{"), ("}", r"\}"), ("±", r"$\pm$"), ("−", "$-$"), ("–", "--"),
-    ):  # fmt: skip
-        text = text.replace(plain, marked)
-    return text
-
-
 def _best(names: Sequence[str], stats: Sequence[Sequence[Stat | None]], which: str) -> list[list[bool]]:
-    """The best arm on each task, among those that could forget; nobody is best alone."""
-    means = np.array([[np.nan if stat is None or stat.mean is None else stat.mean for stat in row] for row in stats])
-    if which == "low":
-        means = -means
-    means[[name in UPPER_BOUNDS for name in names]] = np.nan
-    contest = np.isfinite(means).sum(axis=0) > 1
-    top = np.where(contest, np.nanmax(np.where(np.isfinite(means), means, -np.inf), axis=0), np.nan)
-    return (means == top).tolist()
+    """On each task the best arm among those that could forget, and those that the seeds cannot tell from it."""
+    bold = [[False] * len(row) for row in stats]
+    for column in range(len(stats[0]) if stats else 0):
+        known = {
+            place: stat
+            for place, name in enumerate(names)
+            if name not in UPPER_BOUNDS and (stat := stats[place][column]) is not None and stat.mean is not None
+        }
+        if len(known) < 2:
+            continue
+        sign = -1.0 if which == "low" else 1.0
+        top = max(sign * (stat.mean or 0.0) for stat in known.values())
+        leaders = [stat for stat in known.values() if sign * (stat.mean or 0.0) == top]
+        for place, stat in known.items():
+            bold[place][column] = stat in leaders or not _differ(stat, leaders[0])
+    return bold
 
 
-def _pipes(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+def _differ(first: Stat, second: Stat) -> bool:
+    """Whether Welch's interval of the difference leaves out zero; too few seeds to tell count as different."""
+    effect = over_seeds([first.values, second.values], lambda one, other: float(one.mean() - other.mean()))
+    return effect is None or effect.low is None or effect.high is None or effect.low > 0 or effect.high < 0

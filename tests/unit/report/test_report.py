@@ -14,7 +14,7 @@ from rich.console import Console
 
 from clearl.errors import ReportError
 from clearl.records import MetricsWriter
-from clearl.report import headline, make_report, summary_table
+from clearl.report import headline, make_report, summarise_runs, summary_table
 
 FIGURES = (
     "returns-by-arm", "returns-by-task", "cumulative-by-arm", "cumulative-by-task", "cumulative-bars", "retention",
@@ -31,7 +31,7 @@ def _two_arms(make_run, learner, seeds: int = 1, **options):
 def report(run_factory, learner, tmp_path_factory):
     top = tmp_path_factory.mktemp("report")
     _two_arms(run_factory(top / "runs"), learner)
-    return make_report([top / "runs"], top / "report", title="A <demo> & more"), top / "report"
+    return make_report([top / "runs"], top / "report", title="A <demo> & more", paper=True), top / "report"
 
 
 class _Outline(HTMLParser):
@@ -179,6 +179,44 @@ def test_the_terminal_table_has_a_row_for_every_arm_and_task(report):
     text = capture.get()
     assert text.count("Baseline (sequential)") == 1 and text.count("CLEAR") == 1
     assert len([line for line in text.splitlines() if "%" in line]) == 4
+
+
+def test_the_terminal_table_loses_no_name_at_80_columns(make_run):
+    tasks = [f"MiniGrid-Empty-Random-{size}x{size}-with-a-long-name-v0" for size in (5, 6)]
+    for seed in range(2):
+        make_run("clear", seed, tasks=tasks, returns=lambda task, share, seed=seed: 1234.5 + 100 * seed)
+    console = Console(width=80, color_system=None)
+    with console.capture() as capture:
+        console.print(summary_table(summarise_runs([make_run.root])))
+    text = capture.get()
+    assert max(map(len, text.splitlines())) <= 80 and "…" not in text
+    (head,) = [line for line in text.splitlines() if "cumulative" in line]
+    first_column = "".join(line[: head.index("cumulative")].strip() for line in text.splitlines())
+    assert all(task in first_column for task in tasks)
+
+
+def test_a_page_of_somebody_else_is_left_alone(make_run, tmp_path):
+    make_run("clear", 0)
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "index.html").write_text("<h1>my home page</h1>")
+    with pytest.raises(ReportError, match=r"index\.html is there and no report of clearl; give another --out"):
+        make_report([make_run.root], tmp_path / "site")
+    assert (tmp_path / "site" / "index.html").read_text() == "<h1>my home page</h1>"
+
+
+def test_own_runs_have_neither_the_papers_tables_nor_its_claims(make_run, tmp_path):
+    make_run("mine", 0)
+    make_report([make_run.root], tmp_path / "report")
+    html = (tmp_path / "report" / "index.html").read_text()
+    assert "Rolnick" not in html and "Findings" not in html and "DMLab" not in html
+
+
+def test_the_number_of_seeds_is_told_as_it_is(make_run, tmp_path):
+    for seed in range(2):
+        make_run("clear", seed)
+    make_run("sequential", 0)
+    make_report([make_run.root], tmp_path / "report")
+    assert "<b>1 to 2</b>seeds each" in (tmp_path / "report" / "index.html").read_text()
 
 
 def test_out_must_be_a_directory(make_run, tmp_path):

@@ -8,8 +8,9 @@ import io
 import pytest
 
 from clearl.report import summarise_runs
+from clearl.report.markup import latex
 from clearl.report.paper import ATARI, DMLAB
-from clearl.report.tables import MEASURES, all_tables, latex, measure_table, paper_table, write_tables
+from clearl.report.tables import MEASURES, all_tables, measure_table, paper_table, write_tables
 
 
 @pytest.fixture
@@ -94,13 +95,41 @@ def test_the_papers_tables_are_marked_unless_the_suite_is_the_same():
     assert [row for row, bold in zip(table.labels, table.bold, strict=True) if bold[0]] == ["CLEAR (50-50 new-replay)"]
 
 
+def test_the_papers_tables_stand_in_reports_of_its_experiments_or_its_suites_only(make_run):
+    make_run("clear", 0)
+    own = summarise_runs([make_run.root])
+    assert not [table for table in all_tables(own) if table.name.startswith("paper-")]
+    assert [table.name for table in all_tables(own, paper=True)][-2:] == ["paper-dmlab", "paper-atari"]
+    make_run("clear", 0, suite="atari", name="x/atari")
+    atari = summarise_runs([make_run.root / "x"])
+    assert [table.name for table in all_tables(atari)][-1] == "paper-atari"
+
+
+def test_what_the_seeds_cannot_tell_from_the_best_is_as_good(make_run):
+    for arm, spread, level in (("sequential", 0.0, 2.0), ("clear", 1.0, 5.0), ("clear-75-25", 1.0, 5.2)):
+        for seed in range(4):
+            value = level + spread * (seed - 1.5)
+            make_run(arm, seed, returns=lambda task, share, value=value: value)
+    table = _table(summarise_runs([make_run.root]), "cumulative")
+    assert table.bold == [[False, False], [True, True], [True, True]]
+
+
+def test_the_oracle_has_a_row_of_its_own(make_run):
+    make_run("simultaneous", 0, protocol="simultaneous", cycles=1, returns=lambda task, share: 10 * share)
+    make_run("clear", 0, cycles=1, returns=lambda task, share: 4.0 * (share > 0))
+    (table, *_) = all_tables(summarise_runs([make_run.root]))
+    assert table.rows[-1][:2] == ["Oracle on this schedule", "–"]
+    assert [float(cell) for cell in table.rows[-1][2:]] == pytest.approx([7.5, 2.5], abs=0.02)
+    assert "learns as Simultaneous does and forgets nothing" in table.note and "Oracle" in table.to_csv()
+
+
 def test_a_measure_that_no_arm_has_gives_no_table(make_run):
     make_run("simultaneous", 0, protocol="simultaneous")
-    names = [table.name for table in all_tables(summarise_runs([make_run.root]))]
-    assert names == ["cumulative", "final", "paper-dmlab", "paper-atari"]
+    summary = summarise_runs([make_run.root])
+    assert [table.name for table in all_tables(summary)] == ["cumulative", "final"]
 
 
 def test_every_table_is_written_three_times(summary, tmp_path):
-    write_tables(all_tables(summary), tmp_path / "tables")
+    write_tables(all_tables(summary, paper=True), tmp_path / "tables")
     names = {path.name for path in (tmp_path / "tables").iterdir()}
     assert {"cumulative.md", "cumulative.csv", "cumulative.tex", "paper-dmlab.tex", "kept.csv"} <= names
