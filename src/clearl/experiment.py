@@ -64,7 +64,7 @@ from clearl.seeding import derive
 from clearl.spaces import TaskSpec, spec_from_json, spec_to_json
 from clearl.storage.checkpoints import CheckpointStore
 from clearl.suites import make_suite
-from clearl.tasks.plan import Plan
+from clearl.tasks.plan import Plan, lengthened
 from clearl.tasks.schedule import PlanCursor
 from clearl.unroll import UnrollLayout
 
@@ -175,7 +175,7 @@ def run(
     _check_machine(config)
     suite = make_suite(config.suite, config.tasks, config)
     config = replace(config, tasks=suite.tasks)
-    plans = make_plans(config, suite.tasks)
+    plans = _plans(config, suite.tasks)
     with stop_on_signals() as stop:
         if len(plans) == 1:
             return _run_plan(config, plans[0], out, suite.spec, stop, console=console, arm=arm, listeners=listeners)
@@ -224,7 +224,13 @@ def load_agent(path: Path, *, trust: bool = False) -> Agent:
 def run_frames(config: RunConfig) -> int:
     """Environment frames that a run will train on, over all its networks; 0 where visits end by episodes."""
     suite = make_suite(config.suite, config.tasks, config)
-    return sum(plan.total_frames or 0 for plan in make_plans(config, suite.tasks))
+    return sum(plan.total_frames or 0 for plan in _plans(config, suite.tasks))
+
+
+def _plans(config: RunConfig, tasks: Sequence[str]) -> list[Plan]:
+    """The protocol's plans, with the frames that the method needs on top of each visit."""
+    extra_share = make_method(config).extra_frames_share
+    return [lengthened(plan, extra_share) for plan in make_plans(config, tasks)]
 
 
 def run_replay_bytes(config: RunConfig) -> int:

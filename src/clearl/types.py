@@ -40,6 +40,8 @@ class Visit:
     start_frames: int
     end_frames: int | None
     """None where the visit ends by episodes."""
+    extra_frames: int = 0
+    """How many frames at the visit's end are on top of its own, because the method asked for them."""
 
 
 @dataclass(frozen=True)

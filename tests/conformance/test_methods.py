@@ -148,4 +148,6 @@ def test_a_network_built_again_takes_over_the_weights(name: str, lstm: bool) -> 
     inputs = StepInput(batch.observation, batch.last_action, batch.last_reward, batch.first)
     one, two = (network.unroll(inputs, batch.core_state) for network in (learner.network, other.network))
     assert torch.equal(one.policy, two.policy)
-    assert learner.network.evaluated_column() == other.network.evaluated_column()
+    for in_training in (False, True):
+        columns = [each.network.evaluated_columns(in_training=in_training) for each in (learner, other)]
+        assert columns[0] == columns[1]

@@ -20,7 +20,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "baseline": {},
     "clear": {},
     "ewc": {"ewc_lambda": 1e5},
-    "progress-compress": {"online_ewc_lambda": 2500.0, "compress_frames": 30_000},
+    "progress-compress": {"online_ewc_lambda": 25.0, "compress_frames": 50_000},
 }
 
 

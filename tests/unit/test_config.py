@@ -69,7 +69,10 @@ def test_what_is_no_whole_number_is_refused(value):
         ({"anneal": True, "frames_per_visit": None, "episodes_per_visit": 5}, "anneal needs a length in frames"),
         ({"buffer_frames": 1279}, "buffer_frames must be at least 1280"),
         ({"buffer_frames": 1280, "action_repeat": 4}, "buffer_frames must be at least 5120"),
-        ({"compress_frames": 500_000}, "compress_frames must be less than frames_per_visit (500000)"),
+        (
+            {"compress_frames": 500_000, "compress_on_top": False},
+            "compress_frames must be less than frames_per_visit (500000)",
+        ),
         ({"device": "cuda:x"}, "device must be cpu, cuda, cuda:N or mps"),
         ({"imports": ("os; rm",)}, "imports must be names of modules"),
     ],
@@ -82,7 +85,7 @@ def test_settings_at_odds_are_refused(changes: dict[str, Any], message: str):
 
 def test_settings_that_only_look_at_odds_are_accepted():
     assert RunConfig(batch_unrolls=64, workers=64, buffer_frames=1280).buffer_frames == 1280
-    assert RunConfig(compress_frames=500_000, compress_on_top=True).compress_on_top
+    assert RunConfig(compress_frames=500_000).compress_on_top
     assert RunConfig(protocol="probe", probe_task="asterix").probe_task == "asterix"
     assert RunConfig(slots=1, batch_unrolls=1, unroll_steps=1, buffer_frames=1).slots == 1
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -30,6 +30,8 @@ class Evaluation:
     scores: tuple[float, ...]
     steps: int
     column: str
+    others: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Scores of further columns of the network on the same task."""
 
     @property
     def mean(self) -> float:
@@ -54,15 +56,44 @@ class Evaluator:
 
     @torch.inference_mode()
     def evaluate(
-        self, tasks: Sequence[str], index: int, *, switch: bool = False, cancelled: Callable[[], bool] = lambda: False
+        self,
+        tasks: Sequence[str],
+        index: int,
+        *,
+        switch: bool = False,
+        training: Sequence[str] = (),
+        cancelled: Callable[[], bool] = lambda: False,
     ) -> list[Evaluation]:
         """The `index`-th evaluation of each task: its seed depends on nothing else, so that a resumed run agrees.
 
-        An evaluation at a switch plays `switch_episodes`, with random numbers of its own.
-
-        All tasks are played at the same time: an action for all their episodes costs little more than for one task's.
+        An evaluation at a switch plays `switch_episodes`, with random numbers of its own. Tasks in `training` may be
+        evaluated with several columns of a network, on the same seeds.
 
         Raises `EvaluationCancelled` once `cancelled` says so: a run that is told to stop must not wait for episodes.
+        """
+        columns = {task: self.network.evaluated_columns(in_training=task in training) for task in tasks}
+        played: dict[tuple[str, str], tuple[tuple[float, ...], int]] = {}
+        for column in dict.fromkeys(column for several in columns.values() for column in several):
+            those = [task for task in tasks if column in columns[task]]
+            results = self._play(those, index, column or "evaluate", switch=switch, cancelled=cancelled)
+            played |= {(task, column): result for task, result in zip(those, results, strict=True)}
+        return [
+            Evaluation(task, *played[task, first], first, {other: played[task, other][0] for other in others})
+            for task, (first, *others) in columns.items()
+        ]
+
+    def close(self) -> None:
+        """Close every environment."""
+        for envs in self._envs.values():
+            envs.close()
+        self._envs.clear()
+
+    def _play(
+        self, tasks: Sequence[str], index: int, column: str, *, switch: bool, cancelled: Callable[[], bool]
+    ) -> list[tuple[tuple[float, ...], int]]:
+        """Scores and steps of each task.
+
+        All tasks are played at the same time: an action for all their episodes costs little more than for one task's.
         """
         purpose, episodes = ("switch", self.switch_episodes) if switch else ("evaluate", self.episodes)
         tables = [
@@ -73,7 +104,9 @@ class Evaluator:
             for number, task in enumerate(tasks)
         ]  # fmt: skip
         count = len(tasks) * episodes
-        stepper = Stepper(self.network, self.suite.spec, count, reward_clip=self._reward_clip, column="evaluate")
+        stepper = Stepper(
+            self.network, self.suite.spec, count, reward_clip=self._reward_clip, column=column or "evaluate"
+        )
         players = _Players(count)
         for table, task in zip(tables, tasks, strict=True):
             stepper.begin(table.places, table.envs.reset(seed=derive(self._seed, purpose, task, index)))
@@ -94,19 +127,9 @@ class Evaluator:
                     stepper.see(step.frames, step.first, actions[here], step.reward, here)
             if not players.playing.any():
                 break
-        column = self.network.evaluated_column()
         return [
-            Evaluation(
-                task, tuple(players.score[table.places].tolist()), int(players.steps[table.places].sum()), column
-            )
-            for task, table in zip(tasks, tables, strict=True)
+            (tuple(players.score[table.places].tolist()), int(players.steps[table.places].sum())) for table in tables
         ]
-
-    def close(self) -> None:
-        """Close every environment."""
-        for envs in self._envs.values():
-            envs.close()
-        self._envs.clear()
 
     def _make(self, task: str, episodes: int) -> Envs:
         if (task, episodes) not in self._envs:

@@ -41,6 +41,8 @@ class Method(ABC):
     """Whether it must be told of tasks and switches. A method that does not is never given a `Visit`."""
     replay_fraction: float = 0.0
     """The share of each batch that is replay."""
+    extra_frames_share: float = 0.0
+    """Frames that it needs at the end of each visit on top of the visit's own, as a share of those (`Visit`)."""
 
     @classmethod
     def from_config(cls, config: RunConfig) -> Method:
@@ -103,6 +105,7 @@ class Wrapper(Method):
         self.base = base
         self.needs_boundaries = self.needs_boundaries or base.needs_boundaries
         self.replay_fraction = base.replay_fraction
+        self.extra_frames_share = base.extra_frames_share
         for inner in layers(base):
             if shared := {*self.terms} & {*(inner.terms if isinstance(inner, Wrapper) else inner.weights())}:
                 both = f"{self.label or type(self).__name__} and {inner.label or type(inner).__name__}"

@@ -2,8 +2,9 @@
 
 Each visit begins with progress: the base method trains the active column, which the frozen knowledge base helps
 through adaptors. It ends with compression: the active column, now frozen, is distilled into the knowledge base, which
-online EWC holds to what it knew. Acting uses the active column throughout; what is distilled is what it does while
-compressing.
+online EWC holds to what it knew. Compression comes on top of the visit's frames, as in its authors' runs, so that the
+active column trains for as long as a method without it. Acting uses the active column throughout; what is distilled is
+what it does while compressing.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from clearl.errors import ConfigError
 from clearl.methods.anchors import OnlineAnchor, select
 from clearl.methods.consolidation import Consolidation
 from clearl.methods.ewc import check_gamma, check_wrapped
-from clearl.methods.method import Method, Wrapper
+from clearl.methods.method import Method, OptimizerState, Wrapper
 from clearl.methods.settings import ProgressCompressSettings
 from clearl.nets.network import ActorCritic, PolicyNetwork, StepInput
 from clearl.nets.two_columns import ACTIVE, KNOWLEDGE_BASE, TwoColumns
@@ -27,7 +28,7 @@ from clearl.seeding import derive
 from clearl.types import Batch, Visit
 
 COMPRESS_SHARE = 0.25
-"""Of a visit's frames, where `compress_frames` is not given."""
+"""Of a visit's frames, where compression lies within the visit and `compress_frames` is not given."""
 
 
 class ProgressCompress(Wrapper):
@@ -47,11 +48,15 @@ class ProgressCompress(Wrapper):
         fisher_batches: int = 100,
         fisher_steps: int = 32,
         compress_frames: int | None = None,
+        extra_frames_share: float = 0.0,
         temperature: float = 1.0,
         reset_active: bool = True,
         seed: int = 0,
     ) -> None:
-        """`compress_frames` are the last of a visit's frames; None means a quarter of them."""
+        """Compression takes `extra_frames_share` of a visit's frames on top of them; 1.0 is what its authors did.
+
+        Where that is 0 it takes the visit's last `compress_frames`; None means a quarter of the visit.
+        """
         super().__init__(base)
         check_wrapped(base, lam)
         check_gamma(gamma)
@@ -66,16 +71,21 @@ class ProgressCompress(Wrapper):
         self.consolidation = Consolidation(
             OnlineAnchor(gamma), fisher_batches=fisher_batches, fisher_steps=fisher_steps, seed=seed
         )
+        self.extra_frames_share = extra_frames_share
         self.compressing = False
+        self._restart: int | None = None  # the visit whose active column is still to be made
 
     @classmethod
     def around(cls, base: Method, config: RunConfig) -> ProgressCompress:
+        visit, compress = config.frames_per_visit, config.compress_frames
+        on_top = config.compress_on_top and visit is not None
         return cls(
             base,
             lam=config.online_ewc_lambda,
             gamma=config.ewc_gamma,
             fisher_batches=config.fisher_batches,
-            compress_frames=config.compress_frames,
+            compress_frames=None if on_top else compress,
+            extra_frames_share=(compress or visit) / visit if on_top and visit else 0.0,
             temperature=config.compress_temperature,
             reset_active=config.reset_active,
             seed=derive(config.seed, "method"),
@@ -103,14 +113,25 @@ class ProgressCompress(Wrapper):
         if self.consolidation.switches(visit):
             self.consolidation.consolidate(columns.knowledge_base)
             columns.connect()
-            if self.reset_active:
-                columns.restart_active(visit.index)
+            self._restart = visit.index if self.reset_active else None
         self.consolidation.enter(visit)
         self._set_phase(columns, visit.frames >= self._compress_from(visit))
 
     def before_step(self, gradients: Mapping[str, Tensor]) -> None:
         self.consolidation.compare(gradients, self.lam, prefix="knowledge_base.")
         super().before_step(gradients)
+
+    def after_step(self, network: PolicyNetwork, optimizer: OptimizerState) -> None:
+        """Restart the active column and the optimiser's moments of it together, after the first update of a visit."""
+        super().after_step(network, optimizer)
+        if self._restart is None:
+            return
+        columns = _two(network)
+        columns.restart_active(self._restart)
+        for name, parameter in columns.named_parameters():
+            if not name.startswith(f"{KNOWLEDGE_BASE}."):
+                optimizer.reset(parameter)
+        self._restart = None
 
     def diagnostics(self) -> dict[str, float]:
         return super().diagnostics() | self.consolidation.diagnostics()
@@ -119,11 +140,12 @@ class ProgressCompress(Wrapper):
         return {f"ewc/{name}": tensor for name, tensor in self.consolidation.tensors().items()}
 
     def own_state(self) -> dict[str, Any]:
-        return {"ewc": self.consolidation.state(), "compressing": self.compressing}
+        return {"ewc": self.consolidation.state(), "compressing": self.compressing, "restart": self._restart}
 
     def restore_own(self, network: PolicyNetwork, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         self.consolidation.restore(select(tensors, "ewc/"), state["ewc"])
         self._set_phase(_two(network), bool(state["compressing"]))
+        self._restart = state.get("restart")
 
     def _distillation(self, columns: TwoColumns, batch: Batch) -> dict[str, Tensor]:
         """On the whole batch: where the base replays, the active column has learnt from replay, and teaches it."""
@@ -143,12 +165,12 @@ class ProgressCompress(Wrapper):
     def _set_phase(self, columns: TwoColumns, compressing: bool) -> None:
         self.compressing = compressing
         columns.train_column(KNOWLEDGE_BASE if compressing else ACTIVE)
-        if compressing:
-            columns.mark_compressed()
 
     def _compress_from(self, visit: Visit) -> int:
         if visit.end_frames is None:
             raise ConfigError("Progress & Compress must know where a visit ends: give frames_per_visit, not episodes")
+        if visit.extra_frames:
+            return visit.end_frames - visit.extra_frames
         length = visit.end_frames - visit.start_frames
         frames = round(COMPRESS_SHARE * length) if self.compress_frames is None else self.compress_frames
         if frames >= length:

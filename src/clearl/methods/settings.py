@@ -61,8 +61,10 @@ class OnlineEwcSettings(FisherSettings):
 class ProgressCompressSettings(OnlineEwcSettings):
     """Progress & Compress"""
 
-    compress_frames: Annotated[Count | None, "P&C: length of a compress phase; default: a share of the visit"] = None
-    compress_on_top: Annotated[bool, "P&C: compress after the visit's frames instead of within them"] = False
+    compress_frames: Annotated[Count | None, "P&C: length of a compress phase; default: as long as the visit"] = None
+    compress_on_top: Annotated[
+        bool, "P&C: compress after the visit's frames; false: within them, a quarter by default"
+    ] = True
     compress_temperature: Annotated[float, Between(0.01, 100), "P&C: temperature of the distillation"] = 1.0
     reset_active: Annotated[bool, "P&C: a new active column for each visit"] = True
 

@@ -48,15 +48,15 @@ class PolicyNetwork(Protocol):
         ...
 
     def act(self, inputs: StepInput, state: torch.Tensor, *, column: str = "act") -> StepOutput:
-        """One step: inputs [B, ...], state [B, core_size]. `column` is "act" or "evaluate"."""
+        """One step: inputs [B, ...], state [B, core_size]. `column` is "act", "evaluate" or an evaluated column."""
         ...
 
     def unroll(self, inputs: StepInput, state: torch.Tensor) -> StepOutput:
         """T steps: inputs [T, B, ...], state [B, core_size] before the first."""
         ...
 
-    def evaluated_column(self) -> str:
-        """A name for the metrics row of what `column="evaluate"` runs now; "" where there is only one network."""
+    def evaluated_columns(self, *, in_training: bool) -> tuple[str, ...]:
+        """The columns to evaluate on a task, that to be plotted first; one that is called "" in a plain network."""
         ...
 
 
@@ -111,8 +111,8 @@ class ActorCritic(nn.Module):
             return features, state
         return self.core(features, self.head.embed(inputs.last_action), inputs.last_reward, inputs.first, state)
 
-    def evaluated_column(self) -> str:
-        return ""
+    def evaluated_columns(self, *, in_training: bool) -> tuple[str, ...]:
+        return ("",)
 
     def initialise(self, seed: int) -> None:
         """Fresh parameters that depend on `seed` only."""

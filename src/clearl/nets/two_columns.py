@@ -15,6 +15,8 @@ from clearl.nets.torsos import Torso
 from clearl.seeding import derive
 
 ACTIVE, KNOWLEDGE_BASE = "active", "knowledge_base"
+_COMPRESSED, _COMPRESSING = 1, 2
+"""Values of `TwoColumns.compressed`, which is 0 until something was compressed: before this moment, and now."""
 
 
 class Adaptor(nn.Module):
@@ -75,6 +77,10 @@ class TwoColumns(nn.Module):
         """Only the parameters of `column` get gradients from now on; the adaptors belong to the active column."""
         for name, part in self.named_children():
             part.requires_grad_((name == "knowledge_base") == (column == KNOWLEDGE_BASE))
+        if column == KNOWLEDGE_BASE:
+            self.compressed.fill_(_COMPRESSING)
+        elif bool(self.compressed):
+            self.compressed.fill_(_COMPRESSED)
 
     def restart_active(self, visit: int) -> None:
         """A fresh active column with fresh adaptors, for another task."""
@@ -85,14 +91,10 @@ class TwoColumns(nn.Module):
         """From now on the adaptors count; before, the knowledge base has nothing to say."""
         self.connected.fill_(1)
 
-    def mark_compressed(self) -> None:
-        """From now on the knowledge base is what is evaluated."""
-        self.compressed.fill_(1)
-
     def act(self, inputs: StepInput, state: Tensor, *, column: str = "act") -> StepOutput:
         steps = inputs.map(lambda part: part.unsqueeze(0))
-        unroll = self._unroll_knowledge_base if column == "evaluate" and bool(self.compressed) else self.unroll
-        output = unroll(steps, state)
+        knowing = column == KNOWLEDGE_BASE or (column == "evaluate" and bool(self.compressed))
+        output = (self._unroll_knowledge_base if knowing else self.unroll)(steps, state)
         return StepOutput(output.policy[0], output.value[0], output.state)
 
     def unroll(self, inputs: StepInput, state: Tensor) -> StepOutput:
@@ -113,8 +115,13 @@ class TwoColumns(nn.Module):
             active = self._active(prepared, inputs, state, knowledge)
         return active, self._answer(knowledge, active.state)
 
-    def evaluated_column(self) -> str:
-        return KNOWLEDGE_BASE if bool(self.compressed) else ACTIVE
+    def evaluated_columns(self, *, in_training: bool) -> tuple[str, ...]:
+        """Of a task in training both columns, the one that is being trained first; of another what is known of it."""
+        if not bool(self.compressed):
+            return (ACTIVE,)
+        if not in_training:
+            return (KNOWLEDGE_BASE,)
+        return (KNOWLEDGE_BASE, ACTIVE) if int(self.compressed) == _COMPRESSING else (ACTIVE, KNOWLEDGE_BASE)
 
     def knowledge_state(self, state: Tensor) -> Tensor:
         """The knowledge base's part of a recurrent state [B, core_size]."""

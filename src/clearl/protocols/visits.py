@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from clearl.config import RunConfig
-from clearl.errors import ConfigError
 from clearl.tasks.plan import Segment, single
 
 
@@ -22,16 +21,7 @@ def visits_length(config: RunConfig, count: int = 1) -> Length:
     if config.episodes_per_visit is not None:
         return {"episodes": config.episodes_per_visit * count}
     assert config.frames_per_visit is not None, "RunConfig has either frames or episodes"
-    return {"frames": (config.frames_per_visit + _frames_on_top(config)) * count}
-
-
-def _frames_on_top(config: RunConfig) -> int:
-    """Frames of a compress phase that come on top of the visit's own, where the user asked for that."""
-    if not config.compress_on_top or not config.method.startswith("progress-compress"):
-        return 0
-    if config.compress_frames is None:
-        raise ConfigError("compress_on_top needs compress_frames: how many frames come on top of a visit's own")
-    return config.compress_frames
+    return {"frames": config.frames_per_visit * count}
 
 
 def cyclic_visits(tasks: Sequence[str], config: RunConfig) -> tuple[Segment, ...]:

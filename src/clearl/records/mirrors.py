@@ -91,10 +91,15 @@ def scalars(row: Row) -> Iterator[tuple[str, float]]:
     if row["kind"] == "eval":
         for name in ("return", "std"):
             if isinstance(value := row.get(name), (int, float)):
-                yield f"eval/{name}/{row['task']}", float(value)
+                yield f"eval/{name}/{row['task']}{_column(row)}", float(value)
     elif row["kind"] == "train":
         skipped = {"v", "kind", "tasks", "frames", "wall_s"}
         yield from _flatten("train", {key: value for key, value in row.items() if key not in skipped})
+
+
+def _column(row: Row) -> str:
+    """Where a task has the rows of two columns, the one that is not plotted says which it is."""
+    return f"/{row['column']}" if row.get("secondary") else ""
 
 
 class ShieldedMirror:

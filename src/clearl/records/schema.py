@@ -62,11 +62,13 @@ def eval_row(
     column: str = "",
     segment: int | None = None,
     skipped: int = 0,
+    secondary: bool = False,
 ) -> Row:
     """One evaluation of one task, by weights that were published after `frames` frames of training.
 
     `segment`: the one that ended with exactly these weights, where the evaluation was made for that reason.
     `skipped`: evaluations that were due before this one and left out.
+    `column`: which of the networks of a method that has several; `secondary` where another one's row is plotted.
     """
     row: Row = {"v": VERSION, "kind": "eval", "task": task, "frames": frames, "return": mean_return}
     row |= {"episodes": episodes, "updates": updates, "wall_s": wall_s}
@@ -78,6 +80,8 @@ def eval_row(
         row |= {"switch": True, "segment": segment}
     if skipped:
         row["skipped"] = skipped
+    if secondary:
+        row["secondary"] = True
     return row
 
 
@@ -107,8 +111,9 @@ def segment_row(
     index: int,
     weights: Sequence[float] | None = None,
     end_weights: Sequence[float] | None = None,
+    extra_frames: int = 0,
 ) -> Row:
-    """One segment of the plan.
+    """One segment of the plan. Its last `extra_frames` are on top of the visit's own, and no part of a report's x-axis.
 
     Rows at the start of a run hold the planned bounds (None where episodes decide). When a segment begins and when it
     ends, another row with the same `index` replaces the earlier one, with the bounds in frames trained on.
@@ -116,6 +121,8 @@ def segment_row(
     row: Row = {"v": VERSION, "kind": "segment", "index": index, "tasks": list(tasks)}
     row["weights"] = [1 / len(tasks)] * len(tasks) if weights is None else list(weights)
     row["end_weights"] = None if end_weights is None else list(end_weights)
+    if extra_frames:
+        row["extra_frames"] = extra_frames
     return row | {"start_frames": start_frames, "end_frames": end_frames}
 
 

@@ -40,7 +40,7 @@ class RunView:
         kind = row["kind"]
         if kind == "segment":
             self._segments[row.get("index", len(self._segments))] = row
-        elif kind == "eval":
+        elif kind == "eval" and not row.get("secondary"):
             self._evaluated(row)
         elif kind == "fault":
             self.faults += 1

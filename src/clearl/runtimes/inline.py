@@ -98,7 +98,10 @@ class _InlineRun:
         """All tasks; none of them if the run is told to stop meanwhile, so that it can repeat them all."""
         tasks, stop = self.job.plan.evaluate, self.job.stop
         try:
-            return self.evaluator.evaluate(tasks, self.job.learner.updates, switch=switch, cancelled=stop.__bool__)
+            return self.evaluator.evaluate(
+                tasks, self.job.learner.updates, switch=switch, training=self.progress.tasks_in_training(),
+                cancelled=stop.__bool__,
+            )  # fmt: skip
         except EvaluationCancelled:
             return []
 

@@ -17,6 +17,7 @@ from clearl.nets.weights import FlatWeights
 from clearl.records.schema import summary_row
 from clearl.runtimes.backend import Board, Site
 from clearl.runtimes.host import cores
+from clearl.runtimes.messages import Evaluate
 from clearl.runtimes.programs import Stopwatch
 from clearl.runtimes.remote import Evaluators, RemoteEvaluator, RemoteWorker
 from clearl.runtimes.runtime import Job
@@ -262,13 +263,13 @@ class DistributedRun:
 
     def _start_evaluation(self) -> None:
         self._show_weights(self.evaluators.board)
-        self.evaluators.evaluate(switch=False)
+        self.evaluators.evaluate(Evaluate(training=self.progress.tasks_in_training()))
 
     def _start_switch_evaluation(self, snapshot: Snapshot) -> None:
         self.evaluated, board = snapshot, self.evaluators.board
         np.copyto(board.next_place(), snapshot.weights)
         board.show(snapshot.updates, snapshot.frames)
-        self.evaluators.evaluate(switch=True)
+        self.evaluators.evaluate(Evaluate(switch=True, training=self.progress.tasks_in_training(snapshot.segment)))
 
     def _record_evaluation(self) -> bool:
         """Write down an evaluation that has come to its end; whether the evaluator is free."""

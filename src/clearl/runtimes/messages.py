@@ -61,6 +61,8 @@ class Evaluate:
 
     switch: bool = False
     """Whether they are the weights of a switch, which are evaluated with more episodes."""
+    training: tuple[str, ...] = ()
+    """The tasks that were trained on last with these weights."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,8 @@ class Evaluated:
     scores: tuple[float, ...]
     steps: int
     column: str
+    others: dict[str, tuple[float, ...]]
+    """Scores of further columns."""
     version: int
     frames: int
     seconds: dict[str, float]

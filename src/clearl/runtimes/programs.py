@@ -135,8 +135,8 @@ class TimedNetwork:
     def unroll(self, inputs: StepInput, state: Any) -> StepOutput:
         return self._network.unroll(inputs, state)
 
-    def evaluated_column(self) -> str:
-        return self._network.evaluated_column()
+    def evaluated_columns(self, *, in_training: bool) -> tuple[str, ...]:
+        return self._network.evaluated_columns(in_training=in_training)
 
 
 class TimedSuite:
@@ -276,9 +276,10 @@ class EvaluatorProgram:
         assert isinstance(message, Evaluate), message
         version, frames = self.weights.read()
         with self.watch("copying"):
-            evaluations = self.evaluator.evaluate(self.tasks, version, switch=message.switch)
+            evaluations = self.evaluator.evaluate(self.tasks, version, switch=message.switch, training=message.training)
         for done in evaluations:
-            yield Evaluated(done.task, done.scores, done.steps, done.column, version, frames, self.watch.take())
+            scores = done.scores, done.steps, done.column, dict(done.others)
+            yield Evaluated(done.task, *scores, version, frames, self.watch.take())
 
     def close(self) -> None:
         self.evaluator.close()

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from clearl.acting.evaluator import Evaluation
 from clearl.learning.learner import Learner, UpdateStats
 from clearl.records.schema import Row, eval_row, fault_row, restart_row, resume_row, segment_row, train_row
@@ -47,7 +49,7 @@ class Recorder:
         self.emit(
             segment_row(
                 tasks=segment.tasks, weights=segment.weights, end_weights=segment.end_weights,
-                start_frames=start_frames, end_frames=end_frames, index=index,
+                start_frames=start_frames, end_frames=end_frames, index=index, extra_frames=segment.extra_frames,
             )
         )  # fmt: skip
 
@@ -99,14 +101,16 @@ class Recorder:
     def evaluated(
         self, evaluation: Evaluation, *, frames: int, updates: int, segment: int | None = None, skipped: int = 0
     ) -> None:
-        """One task was evaluated with weights that `frames` of training had led to."""
-        self.emit(
-            eval_row(
-                task=evaluation.task, frames=frames, mean_return=evaluation.mean, episodes=len(evaluation.scores),
-                updates=updates, wall_s=self.wall_s, std=evaluation.std, column=evaluation.column,
-                segment=segment, skipped=skipped,
-            )
-        )  # fmt: skip
+        """One task was evaluated with weights that `frames` of training had led to: a row for each column."""
+        columns = {evaluation.column: evaluation.scores, **evaluation.others}
+        for column, scores in columns.items():
+            self.emit(
+                eval_row(
+                    task=evaluation.task, frames=frames, mean_return=float(np.mean(scores)), episodes=len(scores),
+                    updates=updates, wall_s=self.wall_s, std=float(np.std(scores)), column=column,
+                    segment=segment, skipped=skipped, secondary=column != evaluation.column,
+                )
+            )  # fmt: skip
 
     def fault(self, learner: Learner, worker: str, problem: str) -> None:
         """Something failed and was survived."""

@@ -136,7 +136,7 @@ class RemoteEvaluator:
 
     def __init__(self, name: str, tasks: tuple[str, ...], job: Job, board: Board, around: Surroundings) -> None:
         self._tasks, self._job, self._board = tasks, job, board
-        self.busy = self._switch = False
+        self.busy, self._order = False, Evaluate()
         self.seconds: dict[str, float] = {}
         self._results: list[Evaluated] = []
         self.process = Supervisor(name, self._begin_process, self.poll, around)
@@ -146,20 +146,20 @@ class RemoteEvaluator:
         for message in self.process.poll():
             if isinstance(message, Ready) and self.busy:
                 self._results.clear()
-                self.process.send(Evaluate(self._switch))
+                self.process.send(self._order)
             elif isinstance(message, Evaluated):
                 self._results.append(message)
                 add_seconds(self.seconds, message.seconds)
                 if self.through:
                     self.process.done()
 
-    def evaluate(self, *, switch: bool) -> None:
+    def evaluate(self, order: Evaluate) -> None:
         """Evaluate the weights that now stand on the board."""
         assert not self.busy
         self.busy = self.process.wanted = True
-        self._switch = switch
+        self._order = order
         if self.process.ready:
-            self.process.send(Evaluate(switch))
+            self.process.send(order)
 
     @property
     def through(self) -> bool:
@@ -191,17 +191,17 @@ class Evaluators:
     def busy(self) -> bool:
         return any(member.busy for member in self.members)
 
-    def evaluate(self, *, switch: bool) -> None:
+    def evaluate(self, order: Evaluate) -> None:
         """Evaluate the weights that now stand on the board."""
         for member in self.members:
-            member.evaluate(switch=switch)
+            member.evaluate(order)
 
     def take(self) -> EvaluatedAll | None:
         """The evaluation that is under way, once all tasks are done."""
         if not all(member.through for member in self.members):
             return None
         results = [done for member in self.members for done in member.take()]
-        evaluations = [Evaluation(done.task, done.scores, done.steps, done.column) for done in results]
+        evaluations = [Evaluation(done.task, done.scores, done.steps, done.column, done.others) for done in results]
         return EvaluatedAll(evaluations, results[0].frames, results[0].version)
 
 

@@ -45,6 +45,11 @@ class Progress:
         self._made = self._skipped = 0
         self._checkpointed_frames = 0
 
+    def tasks_in_training(self, segment: int | None = None) -> tuple[str, ...]:
+        """The tasks of a segment; by default of the one that is learnt from, at the end of the plan of the last."""
+        segments = self.job.plan.segments
+        return segments[min(self.segment if segment is None else segment, len(segments) - 1)].tasks
+
     @property
     def evaluation_due(self) -> bool:
         """Whether the weights have trained on enough frames since the last evaluation."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from clearl.errors import ConfigError
 
@@ -18,6 +18,8 @@ class Segment:
     episodes: int | None = None
     end_weights: tuple[float, ...] | None = None
     """Where given, the mixture moves linearly from `weights` to these over the segment (frames only)."""
+    extra_frames: int = 0
+    """How many of `frames`, at the end, a method takes on top of the visit's own; reports leave them out."""
 
     def __post_init__(self) -> None:
         if not self.tasks or len(self.tasks) != len(self.weights):
@@ -29,6 +31,10 @@ class Segment:
         for weights in (self.weights, self.end_weights or self.weights):
             if len(weights) != len(self.tasks) or min(weights) < 0 or abs(sum(weights) - 1) > 1e-6:
                 raise ConfigError(f"the weights of a segment must be >= 0 and sum to 1, got {weights}")
+        if not 0 <= self.extra_frames < max(self.frames or 0, 1):
+            raise ConfigError(
+                f"extra_frames are the last of a segment's frames ({self.frames}), got {self.extra_frames}"
+            )
         if self.end_weights is not None and self.frames is None:
             raise ConfigError("a mixture that moves needs a length in frames")
 
@@ -61,6 +67,21 @@ def planned_end(plan: Plan, index: int) -> int | None:
     """Where a segment ends, in frames from the start of the plan; None where episodes decide, here or before."""
     lengths = [segment.frames for segment in plan.segments[: index + 1]]
     return None if None in lengths else sum(length or 0 for length in lengths)
+
+
+def lengthened(plan: Plan, extra_share: float) -> Plan:
+    """The plan with extra frames at the end of each segment, as a share of its own; segments by episodes stay."""
+    if not extra_share:
+        return plan
+    segments = [
+        segment if segment.frames is None else _lengthened(segment, segment.frames, round(extra_share * segment.frames))
+        for segment in plan.segments
+    ]
+    return replace(plan, segments=tuple(segments))
+
+
+def _lengthened(segment: Segment, frames: int, extra: int) -> Segment:
+    return replace(segment, frames=frames + extra, extra_frames=extra)
 
 
 def single(task: str, *, frames: int | None = None, episodes: int | None = None) -> Segment:

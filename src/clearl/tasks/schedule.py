@@ -68,7 +68,8 @@ class PlanCursor:
             if segment.frames is None:
                 return Visit(self.segment, self._current().tasks, trained_frames, self.segment_start, None)
             if trained_frames < start + segment.frames or index == len(self.plan.segments) - 1:
-                return Visit(index, segment.tasks, trained_frames, start, start + segment.frames)
+                end, extra = start + segment.frames, segment.extra_frames
+                return Visit(index, segment.tasks, trained_frames, start, end, extra)
             start += segment.frames
         raise AssertionError("a plan has at least one segment")
 

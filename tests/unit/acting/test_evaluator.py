@@ -75,7 +75,7 @@ class Diary:
         self.asked: list[tuple[StepInput, torch.Tensor]] = []
 
     def act(self, inputs: StepInput, state: torch.Tensor, *, column: str = "act") -> StepOutput:
-        assert column == "evaluate"
+        assert column == "base"
         self.asked.append((inputs, state.clone()))
         count = len(inputs.first)
         return StepOutput(torch.tensor([0.0, 50.0, 0.0]).repeat(count, 1), torch.zeros(count), state + 1)
@@ -83,8 +83,8 @@ class Diary:
     def unroll(self, inputs: StepInput, state: torch.Tensor) -> StepOutput:
         raise NotImplementedError
 
-    def evaluated_column(self) -> str:
-        return "base"
+    def evaluated_columns(self, *, in_training: bool) -> tuple[str, ...]:
+        return ("base",)
 
 
 @pytest.fixture
@@ -170,3 +170,28 @@ def test_long_episodes_are_cut_and_a_cancelled_evaluation_says_so(
     assert evaluator.evaluate(("up",), 0)[0].scores == (1, 2, 2, 2)
     with pytest.raises(EvaluationCancelled):
         evaluator.evaluate(("up",), 0, cancelled=lambda: True)
+
+
+class TwoColumnDiary(Diary):
+    """Has a column of its own for the task in training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.columns: list[tuple[str, int]] = []
+
+    def act(self, inputs: StepInput, state: torch.Tensor, *, column: str = "act") -> StepOutput:
+        self.columns.append((column, len(inputs.first)))
+        return super().act(inputs, state, column="base")
+
+    def evaluated_columns(self, *, in_training: bool) -> tuple[str, ...]:
+        return ("new", "old") if in_training else ("old",)
+
+
+def test_a_task_in_training_is_played_by_both_columns_and_the_others_by_one() -> None:
+    diary = TwoColumnDiary()
+    evaluator = Evaluator(suite=LadderSuite(), network=diary, seed=1, episodes=4, max_steps=100, reward_clip="unit")
+    up, far = evaluator.evaluate(("up", "far"), 0, training=("up",))
+    assert (up.column, up.scores, dict(up.others)) == ("new", (1, 2, 3, 4), {"old": (1, 2, 3, 4)})
+    assert (far.column, far.scores, dict(far.others)) == ("old", (2, 4, 6, 8), {})
+    assert [rows for column, rows in diary.columns if column == "new"] == [4, 3, 2, 1]
+    assert [rows for column, rows in diary.columns if column == "old"] == [8, 7, 5, 4, 2, 2, 1, 1]

@@ -47,8 +47,8 @@ class TableNetwork(nn.Module):
     def act(self, inputs: StepInput, state: torch.Tensor, *, column: str = "act") -> StepOutput:
         return self.unroll(inputs, state)
 
-    def evaluated_column(self) -> str:
-        return ""
+    def evaluated_columns(self, *, in_training: bool) -> tuple[str, ...]:
+        return ("",)
 
 
 def make_batch(network: TableNetwork, **changes: torch.Tensor) -> Batch:

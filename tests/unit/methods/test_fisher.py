@@ -38,8 +38,8 @@ class SoftmaxLinear(nn.Module):
     def act(self, inputs: StepInput, state: torch.Tensor, *, column: str = "act") -> StepOutput:
         return self.unroll(inputs, state)
 
-    def evaluated_column(self) -> str:
-        return ""
+    def evaluated_columns(self, *, in_training: bool) -> tuple[str, ...]:
+        return ("",)
 
 
 def single_steps(observation: torch.Tensor, mask: torch.Tensor) -> Windows:

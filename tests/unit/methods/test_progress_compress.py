@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,13 +11,14 @@ import torch
 from clearl.config import RunConfig
 from clearl.errors import ConfigError
 from clearl.learning.learner import Learner
+from clearl.methods import make_method
 from clearl.methods.baseline import Baseline
 from clearl.methods.clear import Clear
 from clearl.methods.method import Wrapper
 from clearl.methods.progress_compress import ProgressCompress
 from clearl.nets.heads.categorical import MaskedCategorical
-from clearl.nets.network import StepInput, build_network
-from clearl.nets.two_columns import TwoColumns
+from clearl.nets.network import StepInput, as_module, build_network
+from clearl.nets.two_columns import KNOWLEDGE_BASE, TwoColumns
 from clearl.spaces import discrete_spec
 from clearl.types import Visit
 
@@ -84,10 +86,31 @@ def test_the_first_task_is_learnt_as_the_base_learns_it(a_batch) -> None:
 def test_the_active_column_is_renewed_for_the_next_task(reset_active: bool, a_batch) -> None:
     learner = a_learner(ProgressCompress(Clear(), reset_active=reset_active))
     train(learner, a_batch, range(VISIT_UPDATES))
-    before = snapshot(learner)
-    learner.method.visit(learner.network, a_visit(VISIT_UPDATES))
-    assert changed(before, snapshot(learner)) == ({"active"} | ADAPTORS if reset_active else set())
-    assert isinstance(learner.network, TwoColumns) and bool(learner.network.connected)
+    train(learner, a_batch, range(VISIT_UPDATES, VISIT_UPDATES + 1))
+    fresh = a_learner(ProgressCompress(Clear(), reset_active=reset_active))
+    assert isinstance(learner.network, TwoColumns) and isinstance(fresh.network, TwoColumns)
+    assert bool(learner.network.connected)
+    fresh.network.restart_active(visit=1)
+    differing = changed(snapshot(learner), snapshot(fresh)) - {KNOWLEDGE_BASE}
+    assert differing == (set() if reset_active else {"active"} | ADAPTORS)
+
+
+@pytest.mark.parametrize("reset_active", [True, False])
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+def test_a_new_active_column_has_new_moments_and_the_knowledge_base_keeps_its_own(
+    reset_active: bool, optimizer: str, a_batch
+) -> None:
+    learner = a_learner(ProgressCompress(Clear(), reset_active=reset_active), optimizer=optimizer)
+    train(learner, a_batch, range(VISIT_UPDATES + 1))
+    names = [name for name, _ in as_module(learner.network).named_parameters()]
+    with_moments = {names[int(key.partition("/")[0])].split(".")[0] for key in learner.optimizer.tensors()}
+    kept = {KNOWLEDGE_BASE} if reset_active else {KNOWLEDGE_BASE, "active"} | ADAPTORS
+    assert with_moments == kept
+    train(learner, a_batch, range(VISIT_UPDATES + 1, VISIT_UPDATES + 3))
+    steps = {names[int(k.partition("/")[0])]: int(t) for k, t in learner.optimizer.tensors().items() if "/step" in k}
+    if optimizer == "adam":
+        assert steps["active.policy.weight"] == (2 if reset_active else 9)
+        assert steps["knowledge_base.policy.weight"] == 2
 
 
 @pytest.mark.parametrize("lstm", [False, True])
@@ -172,6 +195,23 @@ def test_the_knowledge_base_is_held_by_its_own_fisher(a_batch) -> None:
     assert torch.cat([part.flatten() for part in fisher.values()]).mean().item() == pytest.approx(1.0)
 
 
+def test_on_top_of_a_visit_exactly_its_extra_frames_compress() -> None:
+    config = RunConfig(method="progress-compress", frames_per_visit=500)
+    method = make_method(config)
+    assert isinstance(method, ProgressCompress) and method.extra_frames_share == 1.0, "as its authors did"
+    network = method.build_network(lambda: build_network(SPEC, torso="mlp", lstm=False, lstm_size=0, seed=1))
+    for frames, expected in ((1000, False), (1499, False), (1500, True), (1999, True)):
+        method.visit(network, Visit(2, ("a",), frames, 1000, 2000, extra_frames=500))
+        assert method.compressing == expected
+    shares = [
+        make_method(replace(config, compress_frames=250)).extra_frames_share,
+        make_method(replace(config, method="progress-compress+clear")).extra_frames_share,
+        make_method(replace(config, compress_frames=250, compress_on_top=False)).extra_frames_share,
+        make_method(replace(config, method="online-ewc")).extra_frames_share,
+    ]
+    assert shares == [0.5, 1.0, 0.0, 0.0]
+
+
 def test_phases_begin_at_their_frames() -> None:
     visit = Visit(2, ("a",), 0, 1000, 2000)
     for frames, given, expected in ((1749, None, False), (1750, None, True), (1899, 100, False), (1900, 100, True)):
@@ -179,7 +219,7 @@ def test_phases_begin_at_their_frames() -> None:
         network = method.build_network(lambda: build_network(SPEC, torso="mlp", lstm=False, lstm_size=0, seed=1))
         method.visit(network, Visit(visit.index, visit.tasks, frames, visit.start_frames, visit.end_frames))
         assert method.compressing == expected
-        assert network.evaluated_column() == ("knowledge_base" if expected else "active")
+        assert network.evaluated_columns(in_training=False) == ("knowledge_base" if expected else "active",)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clearl.nets.network import ActorCritic, StepInput, StepOutput, build_network
-from clearl.nets.two_columns import Adaptor, TwoColumns
+from clearl.nets.two_columns import ACTIVE, KNOWLEDGE_BASE, Adaptor, TwoColumns
 from clearl.spaces import discrete_spec
 
 SPECS = {
@@ -60,7 +60,7 @@ def test_before_it_is_connected_the_active_column_is_the_plain_network(torso: st
     output, expected = network.unroll(inputs, state), alone.unroll(inputs, state[:, : alone.core_size])
     assert torch.equal(output.policy, expected.policy) and torch.equal(output.value, expected.value)
     assert torch.equal(output.state[:, : alone.core_size], expected.state)
-    assert network.evaluated_column() == "active"
+    assert network.evaluated_columns(in_training=True) == ("active",)
 
 
 @pytest.mark.parametrize(("torso", "lstm"), CASES)
@@ -81,8 +81,12 @@ def test_evaluation_is_the_knowledge_base_alone_once_compressed(torso: str, lstm
     state = a_state(network.core_size)
     active = stepped(network, inputs, state, "act")
     torch.testing.assert_close(stepped(network, inputs, state, "evaluate").policy, active.policy, rtol=0, atol=0)
-    network.mark_compressed()
-    assert network.evaluated_column() == "knowledge_base"
+    network.train_column(KNOWLEDGE_BASE)
+    assert network.evaluated_columns(in_training=False) == ("knowledge_base",)
+    assert network.evaluated_columns(in_training=True) == ("knowledge_base", "active")
+    network.train_column(ACTIVE)
+    assert network.evaluated_columns(in_training=False) == ("knowledge_base",)
+    assert network.evaluated_columns(in_training=True) == ("active", "knowledge_base")
     expected = network.knowledge_base.unroll(inputs, network.knowledge_state(state))
     for output in (stepped(network, inputs, state, "evaluate"), network.unroll_both(inputs, state)[1]):
         torch.testing.assert_close(output.policy, expected.policy, rtol=1e-5, atol=1e-5)
@@ -143,8 +147,8 @@ def test_a_restart_renews_the_active_column_and_the_adaptors_only() -> None:
 def test_flags_travel_in_the_state_dict() -> None:
     one, two = two_columns("mlp", False), two_columns("mlp", False)
     one.connect()
-    one.mark_compressed()
+    one.train_column(KNOWLEDGE_BASE)
     two.load_state_dict(one.state_dict())
-    assert two.evaluated_column() == "knowledge_base"
+    assert two.evaluated_columns(in_training=False) == ("knowledge_base",)
     inputs = random_inputs("mlp")
     assert torch.equal(one.unroll(inputs, a_state(0)).policy, two.unroll(inputs, a_state(0)).policy)

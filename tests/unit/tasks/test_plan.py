@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearl.errors import ConfigError
-from clearl.tasks.plan import Plan, Segment, assign_tasks, single
+from clearl.tasks.plan import Plan, Segment, assign_tasks, lengthened, single
+from clearl.tasks.schedule import PlanCursor
 
 
 def test_a_segment_ends_by_frames_or_by_episodes_not_by_both() -> None:
@@ -61,3 +62,22 @@ def test_an_unequal_mixture_is_met_within_one_slot_a_turn(parts: list[int], num_
         played = Counter(assign_tasks(segment, num_slots, (turn + 0.5) / len(tasks)))
         for task, weight in zip(tasks, weights, strict=True):
             assert abs(played[task] - weight * num_slots) <= 1 + 1e-6
+
+
+def test_extra_frames_come_at_the_end_of_each_segment_on_top_of_its_own() -> None:
+    plan = Plan("p", (single("a", frames=100), single("b", frames=60), single("c", episodes=3)), evaluate=("a",))
+    longer = lengthened(plan, 0.5)
+    assert [(s.frames, s.extra_frames, s.episodes) for s in longer.segments] == [
+        (150, 50, None),
+        (90, 30, None),
+        (None, 0, 3),
+    ]
+    assert lengthened(plan, 0.0) == plan
+    with pytest.raises(ConfigError, match="extra_frames"):
+        Segment(("a",), (1.0,), frames=10, extra_frames=10)
+
+
+def test_a_method_is_told_which_frames_of_a_visit_are_extra() -> None:
+    plan = lengthened(Plan("p", (single("a", frames=100), single("b", frames=60)), evaluate=("a",)), 0.5)
+    visit = PlanCursor(plan, 1).visit(150)
+    assert (visit.index, visit.start_frames, visit.end_frames, visit.extra_frames) == (1, 150, 240, 30)
