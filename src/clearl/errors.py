@@ -85,7 +85,7 @@ class ReportError(ClearlError):
 
 
 _OS_REMEDIES = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room, or write to another disk"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, or write to another disk"),
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "give a place that you may write to, or its rights"),
     **dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise the limit of open files, e.g. ulimit -n 65536"),
     **dict.fromkeys((errno.ENOTDIR, errno.EEXIST, errno.EISDIR), "something else is in the way; give another path"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,7 @@ from clearl.acting.actor import Actor
 from clearl.acting.agent import Agent
 from clearl.acting.evaluator import Evaluator
 from clearl.acting.worker import Worker
-from clearl.config import PLACEMENT, RunConfig, diff, from_yaml, parse_yaml, to_yaml
+from clearl.config import MAY_CHANGE, RunConfig, diff, from_yaml, parse_yaml, to_yaml
 from clearl.errors import (
     ConfigError,
     CorruptFileError,
@@ -39,8 +40,10 @@ from clearl.plugins import import_plugins, named_modules
 from clearl.protocols import make_plans
 from clearl.records.mirrors import check_mirrors, open_mirrors
 from clearl.records.run_dir import (
+    CONFIG_FILE,
     META_FILE,
     RunDir,
+    claimed_directory,
     describe_machine,
     describe_versions,
     holds_run,
@@ -165,11 +168,14 @@ class RunResult:
 
 
 def run(
-    config: RunConfig, out: Path, *, console: bool = True, arm: str | None = None,
+    config: RunConfig, out: Path, *, console: bool = True, arm: str | None = None, overwrite: bool = False,
     listeners: Sequence[Callable[[Row], None]] = (),
 ) -> RunResult:  # fmt: skip
-    """Train what `config` says into the directory `out`; a directory that holds the same run goes on from there."""
-    out = Path(out)
+    """Train what `config` says into the directory `out`; a directory that holds the same run goes on from there.
+
+    With `overwrite` a run that `out` holds is deleted first, once everything that can be checked has been.
+    """
+    out = Path(out).absolute()  # an environment may change the working directory
     refuse_foreign(out)
     import_plugins(named_modules(vars(config)))
     _check_machine(config)
@@ -177,19 +183,27 @@ def run(
     config = replace(config, tasks=suite.tasks)
     plans = _plans(config, suite.tasks)
     with stop_on_signals() as stop:
+        options = RunOptions(console, arm, overwrite, tuple(listeners))
         if len(plans) == 1:
-            return _run_plan(config, plans[0], out, suite.spec, stop, console=console, arm=arm, listeners=listeners)
-        whole = _open_or_create(config, out, lambda: _separate_meta(config, plans, arm))
-        parts = []
-        for plan in plans:
-            part = out / _directory_name(plan)
-            if not stop:
-                parts.append(
-                    _run_plan(config, plan, part, suite.spec, stop, console=console, arm=arm, listeners=listeners)
-                )
-        status = "interrupted" if stop else "finished"
-        whole.set_status(status)
+            return _run_plan(config, plans[0], out, suite.spec, stop, options)
+        with _claimed(config, out, lambda: _separate_meta(config, plans, arm), options) as whole:
+            parts = []
+            for plan in plans:
+                if not stop:
+                    parts.append(_run_plan(config, plan, out / _directory_name(plan), suite.spec, stop, options))
+            status = "interrupted" if stop else "finished"
+            whole.set_status(status)
         return RunResult(out, status, tuple(parts))
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a call of `run` asks for beside the settings of the run."""
+
+    console: bool
+    arm: str | None
+    overwrite: bool
+    listeners: tuple[Callable[[Row], None], ...]
 
 
 def _check_machine(config: RunConfig) -> None:
@@ -245,28 +259,19 @@ def run_replay_bytes(config: RunConfig) -> int:
 
 
 def _run_plan(
-    config: RunConfig, plan: Plan, out: Path, spec: TaskSpec, stop: StopFlag, *, console: bool, arm: str | None,
-    listeners: Sequence[Callable[[Row], None]],
-) -> RunResult:  # fmt: skip
-    run_dir = _open_or_create(config, out, lambda: _meta(config, plan, out, spec, arm))
-    if run_dir.status == "finished":
-        return RunResult(out, "finished", trained=False)
-    if config.learner_threads is not None:
-        torch.set_num_threads(config.learner_threads)
-    with run_dir.locked():
+    config: RunConfig, plan: Plan, out: Path, spec: TaskSpec, stop: StopFlag, options: RunOptions
+) -> RunResult:
+    with _claimed(config, out, lambda: _meta(config, plan, out, spec, options.arm), options) as run_dir:
+        if run_dir.status == "finished":
+            return RunResult(out, "finished", trained=False)
+        if config.learner_threads is not None:
+            torch.set_num_threads(config.learner_threads)
         run_dir.set_status("running")
         try:
             with ExitStack() as stack:
-                watchers = list(listeners)
-                if console:
-                    from clearl.records.console import Console  # Rich, which a child process can do without
-
-                    title = f"{run_dir.meta.get('arm') or config.method} on {config.suite}, {plan.name}"
-                    view = Console(title=title, tasks=plan.evaluate, total_frames=plan.total_frames)
-                    shield = Shield("the live view")
-                    shield.call(view.open)
-                    stack.callback(shield.call, view.close)
-                    watchers.append(partial(shield.call, view.update))
+                watchers = list(options.listeners)
+                if options.console:
+                    watchers.append(_open_console(config, plan, run_dir, stack))
                 RUNTIMES.get(config.runtime)(Order(config, plan, out, JOB_ENTRY, PARTS_ENTRY, stop, watchers))
         except BaseException as error:
             with suppress(StorageError):  # a full disk must not hide what went wrong
@@ -282,6 +287,18 @@ def _run_plan(
     return RunResult(out, status)
 
 
+def _open_console(config: RunConfig, plan: Plan, run_dir: RunDir, stack: ExitStack) -> Callable[[Row], None]:
+    """Open the live view for the life of `stack`; the listener that feeds it."""
+    from clearl.records.console import Console  # Rich, which a child process can do without
+
+    title = f"{run_dir.meta.get('arm') or config.method} on {config.suite}, {plan.name}"
+    view = Console(title=title, tasks=plan.evaluate, total_frames=plan.total_frames)
+    shield = Shield("the live view")
+    shield.call(view.open)
+    stack.callback(shield.call, view.close)
+    return partial(shield.call, view.update)
+
+
 def _with_checkpoint(error: DivergedError, run_dir: RunDir) -> DivergedError:
     saved = CheckpointStore(run_dir.checkpoints_path).newest()
     where = "there is no checkpoint yet" if saved is None else f"the last good checkpoint is {saved.path}"
@@ -295,8 +312,11 @@ def open_job(order: Order) -> Iterator[Job]:
     parts = load_parts(to_yaml(config), run_dir.path)
     # Where the metrics end before a checkpoint's position, the older one can write the missing rows again.
     checkpoints = CheckpointStore(
-        run_dir.checkpoints_path, check=lambda state: check_position(run_dir.path, state.get("metrics_position"))
+        run_dir.checkpoints_path,
+        check=lambda state: check_position(run_dir.path, state.get("metrics_position")),
+        on_first=lambda: run_dir.update_meta(checkpointed=True),
     )
+    checkpoints.clean()
     saved = checkpoints.newest()
     position = 0 if saved is None else saved.json["metrics_position"]
     batch_frames = config.batch_unrolls * parts.layout.frames
@@ -327,15 +347,51 @@ def open_job(order: Order) -> Iterator[Job]:
         )  # fmt: skip
 
 
-def _open_or_create(config: RunConfig, out: Path, make_meta: Callable[[], dict[str, Any]]) -> RunDir:
-    if not holds_run(out):
-        return RunDir.create(out, config_text=to_yaml(config), meta=make_meta())
+@contextmanager
+def _claimed(
+    config: RunConfig, out: Path, make_meta: Callable[[], dict[str, Any]], options: RunOptions
+) -> Iterator[RunDir]:
+    """Hold the directory of a run, which is made, or opened to go on with; nobody else trains into it meanwhile."""
+    meta = None if holds_run(out) else make_meta()  # fails before anything is made
+    with claimed_directory(out):
+        if options.overwrite and holds_run(out):
+            meta = make_meta()
+            RunDir(out).remove_run()
+            yield RunDir.begin(out, config_text=to_yaml(config), meta=meta)
+        elif holds_run(out):
+            yield _reopened(config, out, options.arm)
+        else:
+            yield RunDir.create(out, config_text=to_yaml(config), meta=meta or make_meta())
+
+
+def _reopened(config: RunConfig, out: Path, arm: str | None) -> RunDir:
+    """Open a run to go on with; settings that do not touch learning become those of `config`."""
     run_dir = RunDir.open(out)
-    changes = diff(from_yaml(run_dir.config_text), config)
-    if changes := {key: values for key, values in changes.items() if key not in PLACEMENT}:
-        listed = "; ".join(f"{key}: {old!r} there, {new!r} now" for key, (old, new) in changes.items())
-        raise RunDirectoryError(f"{out} holds a run with other settings ({listed}); give another --out, or the same")
+    before = from_yaml(run_dir.config_text, str(out / CONFIG_FILE))
+    changes = diff(before, config)
+    if refused := {key: values for key, values in changes.items() if key not in MAY_CHANGE}:
+        listed = "; ".join(f"{key}: {old!r} there, {new!r} now" for key, (old, new) in refused.items())
+        raise RunDirectoryError(
+            f"{out} holds a run with other settings ({listed}); give another --out, the same settings, "
+            f"or --overwrite to start anew; clearl resume {shlex.quote(str(out))} goes on with its own"
+        )
+    _check_checkpoints(run_dir)
+    if run_dir.status != "finished":
+        if changes:
+            run_dir.change_config(to_yaml(config))
+        if arm is not None and arm != run_dir.meta.get("arm"):
+            run_dir.update_meta(arm=arm)
     return run_dir
+
+
+def _check_checkpoints(run_dir: RunDir) -> None:
+    """Refuse a run that had checkpoints and lost them: a fresh start would drop what it recorded."""
+    had = run_dir.status == "interrupted" or run_dir.meta.get("checkpointed")
+    if had and "parts" not in run_dir.meta and not CheckpointStore(run_dir.checkpoints_path).paths():
+        raise RunDirectoryError(
+            f"{run_dir.path} has lost its checkpoints ({run_dir.checkpoints_path} is missing or empty); "
+            "put them back from a copy, or start anew with --overwrite, or with another --out"
+        )
 
 
 def _meta(config: RunConfig, plan: Plan, out: Path, spec: TaskSpec, arm: str | None) -> dict[str, Any]:

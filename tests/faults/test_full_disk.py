@@ -26,8 +26,7 @@ CONFIGS = {
     "replay segment": small_config(cycles=1, frames_per_visit=1200, buffer_frames=2400, checkpoint_every_frames=None),
 }
 Record = Callable[[str, object], None]
-# Path, bytes needed, bytes free: as checkpoints, metrics and meta data say it, or as replay says it.
-TOLD = re.compile(r"(/\S+?):? .*?(\d+) bytes.*?(\d+) free|cannot write (\d+) bytes to (/\S+): .*?(\d+) bytes are free")
+TOLD = re.compile(r"(/\S+?): .*?\((\d+) bytes needed, (\d+) free\)")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from clearl.errors import ClearlError, UnknownNameError, os_problem
 VERBS = {
     "demo": "forgetting and its cure, on this machine, in minutes, with a report",
     "run": "train an agent on a stream of tasks; the same command resumes",
+    "resume": "go on with a run where it stopped, with its own settings",
     "reproduce": "one experiment of the paper: its arms, seeds, figures and tables",
     "sweep": "arms, settings and seeds out of a file, several runs at a time, one report",
     "watch": "a live page of runs in the browser",
@@ -71,7 +72,7 @@ def _dispatch(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(usage())
         return 0
-    if arguments[0] == "--version":
+    if arguments[0] in ("--version", "version"):
         print(f"clearl {__version__}")
         return 0
     verb, rest = arguments[0], arguments[1:]

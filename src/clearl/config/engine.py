@@ -38,6 +38,7 @@ class Tag(Enum):
     """A property of a setting, written beside its type."""
 
     PLACEMENT = "says where a run happens, not what it is: a resumed run may come with another value"
+    CHANGEABLE = "does not touch learning: a resumed run may come with another value"
     MACHINE = "says how a run is computed, not what is learnt: makes no new arm in a report"
 
 

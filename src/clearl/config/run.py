@@ -46,9 +46,14 @@ class RunConfig:
     probe_task: Annotated[str | None, "protocol probe: the task that is visited once"] = None
     probe_position: Annotated[int, Between(0, 10**6), Tag.MACHINE, "protocol probe: the number of visits before it"] = 0
     seed: Annotated[int, Between(0, 2**63 - 1), Tag.MACHINE, "every random number of the run follows from it"] = 0
-    preset: Annotated[str | None, Tag.MACHINE, "named settings to start from; `clearl list presets` shows them"] = None
+    preset: Annotated[
+        str | None, Tag.MACHINE, Tag.CHANGEABLE, "named settings to start from; `clearl list presets` shows them"
+    ] = None
     imports: Annotated[
-        tuple[str, ...], Tag.MACHINE, "modules to import first, e.g. one that registers your environments"
+        tuple[str, ...],
+        Tag.MACHINE,
+        Tag.CHANGEABLE,
+        "modules to import first, e.g. one that registers your environments",
     ] = ()
 
     # Who runs it.
@@ -59,7 +64,7 @@ class RunConfig:
         int | None, Between(1, 1024), Tag.PLACEMENT, "processes that step environments; default: by the cores"
     ] = None
     slots: Annotated[int, Between(1, 4096), "environments, each with its own share of the replay buffer"] = 64
-    device: Annotated[str, Tag.MACHINE, "where the learner runs: cpu, cuda, cuda:N or mps"] = "cpu"
+    device: Annotated[str, Tag.MACHINE, Tag.CHANGEABLE, "where the learner runs: cpu, cuda, cuda:N or mps"] = "cpu"
     autocast: Annotated[bool, "bfloat16 in the learner's forward pass"] = False
     learner_threads: Annotated[
         int | None, Between(1, 1024), Tag.PLACEMENT, "the learner's torch threads; default: by the cores"
@@ -97,7 +102,9 @@ class RunConfig:
     replay_waste_share: Annotated[
         float, Between(0.05, 0.95), Tag.MACHINE, "disk: waste at which segments are rewritten"
     ] = 0.5
-    keep_replay: Annotated[bool, Tag.MACHINE, "leave the replay files in the run directory at the end"] = True
+    keep_replay: Annotated[
+        bool, Tag.MACHINE, Tag.CHANGEABLE, "leave the replay files in the run directory at the end"
+    ] = True
 
     # The optimiser.
     optimizer: Annotated[Literal["adam", "rmsprop"], "rmsprop is TensorFlow's: epsilon inside the root"] = "adam"
@@ -110,24 +117,35 @@ class RunConfig:
     grad_norm_clip: Annotated[Positive | None, "the norm that a gradient is cut to; none for no limit"] = 40.0
 
     # Evaluation, records and checkpoints.
-    eval_every_frames: Annotated[Count, "frames of training between two evaluations of all tasks"] = 100_000
-    eval_episodes: Annotated[int, Between(1, 10_000), "sampled episodes of one evaluation of a task"] = 16
+    eval_every_frames: Annotated[Count, Tag.CHANGEABLE, "frames of training between two evaluations of all tasks"] = (
+        100_000
+    )
+    eval_episodes: Annotated[
+        int, Between(1, 10_000), Tag.CHANGEABLE, "sampled episodes of one evaluation of a task"
+    ] = 16
     switch_episodes: Annotated[
-        int | None, Between(1, 10_000), "episodes of the evaluation at every switch and at the end; default: the same"
+        int | None,
+        Between(1, 10_000),
+        Tag.CHANGEABLE,
+        "episodes of the evaluation at every switch and at the end; default: the same",
     ] = None
     eval_wait: Annotated[
         bool, Tag.PLACEMENT, "training waits for an evaluator that lags, so that no evaluation is skipped"
     ] = False
-    eval_max_steps: Annotated[int, Between(1, 10**7), "steps after which an evaluated episode is cut"] = 10_000
+    eval_max_steps: Annotated[
+        int, Between(1, 10**7), Tag.CHANGEABLE, "steps after which an evaluated episode is cut"
+    ] = 10_000
     record_every_updates: Annotated[
-        int, Between(1, 10**6), Tag.MACHINE, "updates between two rows of training metrics"
+        int, Between(1, 10**6), Tag.MACHINE, Tag.CHANGEABLE, "updates between two rows of training metrics"
     ] = 20
     checkpoint_every_frames: Annotated[
-        Count | None, Tag.MACHINE, "frames between two checkpoints; none for the last only"
+        Count | None, Tag.MACHINE, Tag.CHANGEABLE, "frames between two checkpoints; none for the last only"
     ] = 500_000
-    tensorboard: Annotated[bool, Tag.MACHINE, "mirror the metrics to TensorBoard"] = False
-    wandb: Annotated[bool, Tag.MACHINE, "mirror the metrics to Weights & Biases"] = False
-    mirrors: Annotated[tuple[str, ...], Tag.MACHINE, "mirrors of your own, registered by a module of --imports"] = ()
+    tensorboard: Annotated[bool, Tag.MACHINE, Tag.CHANGEABLE, "mirror the metrics to TensorBoard"] = False
+    wandb: Annotated[bool, Tag.MACHINE, Tag.CHANGEABLE, "mirror the metrics to Weights & Biases"] = False
+    mirrors: Annotated[
+        tuple[str, ...], Tag.MACHINE, Tag.CHANGEABLE, "mirrors of your own, registered by a module of --imports"
+    ] = ()
 
     frame_stack: Annotated[int | None, Between(1, 16), "frames in one observation"] = None
     owned: tuple[tuple[str, Any], ...] = ()
@@ -185,8 +203,8 @@ def names_tagged(*tags: Tag) -> frozenset[str]:
     return frozenset(name for name, setting in settings().items() if setting.tags & {*tags})
 
 
-PLACEMENT = frozenset(name for name, setting in _core().items() if Tag.PLACEMENT in setting.tags)
-"""Settings that say where a run happens, not what it is: a resumed run may come with others."""
+MAY_CHANGE = frozenset(name for name, it in _core().items() if it.tags & {Tag.PLACEMENT, Tag.CHANGEABLE})
+"""Settings that do not touch learning: a resumed run may come with others."""
 
 
 def _conflicts(c: RunConfig) -> Iterator[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,14 +17,18 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from clearl.errors import CorruptFileError, RunDirectoryError, StorageError
+from clearl.errors import CorruptFileError, RunDirectoryError, os_problem
 from clearl.records.schema import METRICS_FILE, VERSION, plain, seal, unseal
+from clearl.storage.files import read_plain, write_atomically
 
 Status = Literal["running", "finished", "interrupted", "failed"]
 
 CONFIG_FILE = "config.yaml"
 META_FILE = "meta.json"
-_TEMPORARY = ".tmp"
+_BEGUN = re.compile(rf"({re.escape(CONFIG_FILE)}|{re.escape(META_FILE)}(?=.))(\.\d+)?(\.tmp)?")
+"""Names that a crash leaves of a run just begun."""
+_OWN_DIRECTORIES = ("checkpoints", "replay", "tensorboard", "wandb", "videos")
+_CONFIG_CAP_NBYTES, _META_CAP_NBYTES = 1 << 20, 1 << 27
 
 
 @dataclass(frozen=True)
@@ -38,8 +44,15 @@ class RunDir:
         refuse_foreign(path)
         if holds_run(path):
             raise RunDirectoryError(f"{path} holds a run already; give another --out, or the same settings to go on")
-        path.mkdir(parents=True, exist_ok=True)
-        _write_atomically(path / CONFIG_FILE, config_text.encode())
+        return cls.begin(path, config_text=config_text, meta=meta)
+
+    @classmethod
+    def begin(cls, path: Path, *, config_text: str, meta: Mapping[str, Any]) -> RunDir:
+        """Write config and meta data of a new run, whatever else the directory holds."""
+        make_directory(path)
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise RunDirectoryError(os_problem(PermissionError(errno.EACCES, os.strerror(errno.EACCES)), path))
+        write_atomically(path / CONFIG_FILE, config_text.encode())
         run = cls(path)
         run._write_meta({"status": "running", **meta, "v": VERSION, "config_sha256": _sha256(config_text.encode())})
         return run
@@ -67,16 +80,40 @@ class RunDir:
     def config_text(self) -> str:
         """The resolved config, as it was written when the run was made."""
         path = self.path / CONFIG_FILE
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            raise CorruptFileError(f"{path} is missing; a run cannot go on without its settings") from None
-        expected = self.meta.get("config_sha256")
-        if expected is not None and _sha256(data) != expected:
+        if not path.exists():
+            raise CorruptFileError(f"{path} is missing; a run cannot go on without its settings")
+        data, meta = read_plain(path, cap_nbytes=_CONFIG_CAP_NBYTES), self.meta
+        expected = meta.get("config_sha256")
+        if expected is not None and _sha256(data) not in (expected, meta.get("next_config_sha256")):
             raise CorruptFileError(
                 f"{path} was changed after the run was made; put it back, or start a new run with the new settings"
             )
-        return data.decode()
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            raise CorruptFileError(f"{path} is not text in UTF-8") from None
+
+    def change_config(self, text: str) -> None:
+        """Replace the config of the run; a crash in between leaves the old or the new one, and either is accepted."""
+        self.update_meta(next_config_sha256=_sha256(text.encode()))
+        write_atomically(self.path / CONFIG_FILE, text.encode())
+        self.update_meta(config_sha256=_sha256(text.encode()), next_config_sha256=None)
+
+    def remove_run(self) -> None:
+        """Delete the run, and nothing else. `meta.json` goes first: without it a directory holds no run."""
+        parts = self.meta.get("parts") or ()
+        try:
+            (self.path / META_FILE).unlink()
+            for part in (self.path / str(part) for part in parts):
+                if part.parent == self.path and holds_run(part):
+                    shutil.rmtree(part)
+            for name in _OWN_DIRECTORIES:
+                if (self.path / name).is_dir():
+                    shutil.rmtree(self.path / name)
+            for name in (CONFIG_FILE, METRICS_FILE):
+                (self.path / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise RunDirectoryError(os_problem(error)) from error
 
     @property
     def metrics_path(self) -> Path:
@@ -90,20 +127,9 @@ class RunDir:
     def replay_path(self) -> Path:
         return self.path / "replay"
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> contextlib.AbstractContextManager[None]:
         """Keep other processes from training into this directory; ends with the process, however it dies."""
-        directory = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            try:
-                fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RunDirectoryError(
-                    f"{self.path} is being trained by another process; wait for it to end, or give another --out"
-                ) from None
-            yield
-        finally:
-            os.close(directory)
+        return locked_directory(self.path)
 
     def set_status(self, status: Status, **fields: Any) -> None:
         """Say how the run stands, and add `fields` to its meta data."""
@@ -116,7 +142,52 @@ class RunDir:
         self._write_meta({**self.meta, **fields})
 
     def _write_meta(self, meta: Mapping[str, Any]) -> None:
-        _write_atomically(self.path / META_FILE, seal(json.dumps(plain(meta), indent=2, allow_nan=False)) + b"\n")
+        write_atomically(self.path / META_FILE, seal(json.dumps(plain(meta), indent=2, allow_nan=False)) + b"\n")
+
+
+def make_directory(path: Path) -> None:
+    """Make the directory of a run; `RunDirectoryError` with the remedy where it cannot be made."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunDirectoryError(os_problem(error)) from error
+
+
+@contextlib.contextmanager
+def claimed_directory(path: Path) -> Iterator[None]:
+    """Hold the directory of a run, made if need be: lock first, then look and create, so that two starts cannot mix.
+
+    Where the block fails before a run was made, the directories that were made for it are removed again.
+    """
+    missing = [place for place in (path, *path.parents) if not place.exists()]
+    try:
+        make_directory(path)
+        with locked_directory(path):
+            yield
+    except BaseException:
+        for place in missing:
+            with contextlib.suppress(OSError):  # not empty: somebody uses it
+                place.rmdir()
+        raise
+
+
+@contextlib.contextmanager
+def locked_directory(path: Path) -> Iterator[None]:
+    """Hold a lock on a directory; it ends with the process, however it dies."""
+    try:
+        directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise RunDirectoryError(os_problem(error)) from error
+    try:
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunDirectoryError(
+                f"{path} is being trained by another process; wait for it to end, or give another --out"
+            ) from None
+        yield
+    finally:
+        os.close(directory)
 
 
 def holds_run(path: Path) -> bool:
@@ -127,12 +198,22 @@ def holds_run(path: Path) -> bool:
 def refuse_foreign(path: Path) -> None:
     """Raise `RunDirectoryError` unless `path` is absent, empty, a run, or what a crash left of one just begun."""
     path = Path(path)
-    if path.exists() and not path.is_dir():
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise RunDirectoryError(f"{str(path)!r} is no text in UTF-8; give another --out") from None
+    try:
+        there = path.exists()
+    except OSError as error:  # a name that is too long, a directory that may not be searched
+        raise RunDirectoryError(os_problem(error)) from error
+    if there and not path.is_dir():
         raise RunDirectoryError(f"{path} is a file; --out needs a directory")
     if not path.is_dir() or holds_run(path):
         return
-    ours = {CONFIG_FILE, CONFIG_FILE + _TEMPORARY, META_FILE + _TEMPORARY}
-    foreign = sorted(entry.name for entry in path.iterdir() if entry.name not in ours)
+    try:
+        foreign = sorted(entry.name for entry in path.iterdir() if not _BEGUN.fullmatch(entry.name))
+    except OSError as error:
+        raise RunDirectoryError(os_problem(error)) from error
     if foreign:
         shown = ", ".join(foreign[:3]) + (", ..." if len(foreign) > 3 else "")
         raise RunDirectoryError(f"{path} is not empty and holds no run ({shown}); give another --out")
@@ -142,8 +223,10 @@ def read_meta(path: Path) -> dict[str, Any]:
     """The meta data of the run in `path`; `CorruptFileError` if it is damaged."""
     file = Path(path) / META_FILE
     try:
-        meta = unseal(file.read_bytes())
+        meta = unseal(read_plain(file, cap_nbytes=_META_CAP_NBYTES))
     except CorruptFileError as error:
+        if str(error).startswith(str(file)):
+            raise
         raise CorruptFileError(f'{file}: {error} (if you edited it by hand, delete its key "crc")') from None
     if meta.get("v", VERSION) != VERSION:
         raise CorruptFileError(f"{file} is of version {meta['v']!r}; this clearl reads version {VERSION}")
@@ -164,29 +247,6 @@ def describe_versions(*packages: str) -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return versions
-
-
-def _write_atomically(path: Path, data: bytes) -> None:
-    temporary = path.with_name(path.name + _TEMPORARY)
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync_directory(path.parent)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        free = shutil.disk_usage(path.parent).free
-        raise StorageError(f"{path}: {error.strerror or error}; {len(data)} bytes needed, {free} free") from error
-
-
-def _sync_directory(path: Path) -> None:
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def _sha256(data: bytes) -> str:

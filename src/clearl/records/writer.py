@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from clearl.errors import CorruptFileError, StorageError
-from clearl.records.schema import METRICS_FILE, check_row, decode, encode
+from clearl.errors import CorruptFileError
+from clearl.records.schema import METRICS_FILE, Row, check_row, decode, encode
+from clearl.storage.files import storage_error
 
 _CHUNK_BYTES = 1 << 16
 
@@ -19,16 +21,25 @@ class MetricsWriter:
     """Appends rows to `RUN/metrics.jsonl`, each by one write.
 
     Opening it drops a torn tail. With `position` (of a checkpoint) it drops all that was written after that as well,
-    so that a resumed run does not count anything twice.
+    so that a resumed run does not count anything twice. Only rows that tell of a resume are kept: each happened.
     """
 
     def __init__(self, run_dir: Path, *, position: int | None = None) -> None:
         self.path = Path(run_dir) / METRICS_FILE
-        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise storage_error(self.path, error) from error
         try:
             self._position = self._repair(position)
+            kept = _resume_rows(self._file, self._position)
             os.ftruncate(self._file, self._position)
             os.lseek(self._file, self._position, os.SEEK_SET)
+            for row in kept:
+                self.write(row)
+        except OSError as error:
+            os.close(self._file)
+            raise storage_error(self.path, error) from error
         except BaseException:
             os.close(self._file)
             raise
@@ -43,20 +54,21 @@ class MetricsWriter:
         check_row(row)
         line = encode(row)
         try:
-            written = os.write(self._file, line)
-            problem = "the disk is full" if written < len(line) else None
+            if os.write(self._file, line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            problem = error.strerror
-        if problem is not None:
-            os.ftruncate(self._file, self._position)
-            os.lseek(self._file, self._position, os.SEEK_SET)
-            free = shutil.disk_usage(self.path.parent).free
-            raise StorageError(f"{self.path}: {problem}; {len(line)} bytes needed, {free} free")
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, self._position)
+                os.lseek(self._file, self._position, os.SEEK_SET)
+            raise storage_error(self.path, error, needed=len(line)) from error
         self._position += len(line)
 
     def sync(self) -> None:
         """Make the rows so far survive a power cut; call it before a checkpoint that keeps `position`."""
-        os.fsync(self._file)
+        try:
+            os.fsync(self._file)
+        except OSError as error:
+            raise storage_error(self.path, error) from error
 
     def close(self) -> None:
         if self._file >= 0:
@@ -103,6 +115,13 @@ def _check_position(file: int, path: Path, position: int) -> None:
             f"{path} has no row that ends at byte {position}, where the checkpoint says it went on "
             f"({size} bytes are there)"
         )
+
+
+def _resume_rows(file: int, position: int) -> list[Row]:
+    """The rows behind byte `position` that tell of a resume."""
+    tail = os.pread(file, max(0, os.fstat(file).st_size - position), position)
+    lines = [line for line in tail.splitlines(keepends=True) if b'"kind":"resume"' in line and line.endswith(b"\n")]
+    return [decode(line) for line in lines if _is_row(line)]
 
 
 def _end_of_last_row(file: int, end: int) -> int:

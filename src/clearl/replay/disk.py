@@ -17,10 +17,10 @@ from clearl.replay.segments import (
     FilePool,
     append,
     replace_segment,
+    replay_error,
     scan_segment,
-    storage_error,
-    sync_directory,
 )
+from clearl.storage.files import sync_directory
 
 _FILES = FilePool()
 _NAME = re.compile(r"(\d{8,9})\.seg")
@@ -64,7 +64,7 @@ class DiskStore:
             for leftover in self.directory.glob("*.seg.tmp"):
                 leftover.unlink()
         except OSError as error:
-            raise storage_error(str(self.directory), 0, error) from error
+            raise replay_error(str(self.directory), 0, error) from error
         self._found = self._read_segments()
         self._recovered_next_sequence = int(self._found["sequence"].max(initial=-1)) + 1
 
@@ -135,8 +135,11 @@ class DiskStore:
                 with self._files.use(path) as descriptor:
                     os.fsync(descriptor)
             except OSError as error:
-                raise storage_error(path, self._segments[number].size, error) from error
-        sync_directory(str(self.directory))
+                raise replay_error(path, self._segments[number].size, error) from error
+        try:
+            sync_directory(self.directory)
+        except OSError as error:
+            raise replay_error(str(self.directory), 0, error) from error
         self._unsynced.clear()
 
     def close(self) -> None:
@@ -176,7 +179,10 @@ class DiskStore:
 
     def _read_segments(self) -> np.ndarray:
         """Scan all files; cut off what the last process was writing when it died."""
-        matches = (_NAME.fullmatch(name) for name in os.listdir(self.directory))
+        try:
+            matches = [_NAME.fullmatch(name) for name in os.listdir(self.directory)]
+        except OSError as error:
+            raise replay_error(str(self.directory), 0, error) from error
         numbers = sorted(int(match[1]) for match in matches if match)
         scans = {n: scan_segment(self._files, self._path(n), n, self._key) for n in numbers}
         self._segments = {n: _Segment(self._path(n), scan.size) for n, scan in scans.items()}
@@ -187,8 +193,11 @@ class DiskStore:
             if number != numbers[-1]:
                 self.quarantined += 1
                 continue
-            with self._files.use(self._path(number)) as descriptor:
-                os.ftruncate(descriptor, scan.torn_from)
+            try:
+                with self._files.use(self._path(number)) as descriptor:
+                    os.ftruncate(descriptor, scan.torn_from)
+            except OSError as error:
+                raise replay_error(self._path(number), 0, error) from error
             self._torn_nbytes = scan.size - scan.torn_from
             self._segments[number].size = scan.torn_from
         return np.concatenate([np.empty(0, RECORD), *(scan.records for scan in scans.values())])
@@ -216,7 +225,10 @@ class DiskStore:
             others = group
         for number in others:
             self._files.drop(self._path(number))
-            os.unlink(self._path(number))
+            try:
+                os.unlink(self._path(number))
+            except OSError as error:
+                raise replay_error(self._path(number), 0, error) from error
             del self._segments[number]
             self._unsynced.discard(number)
         moved = records.copy()
@@ -275,7 +287,7 @@ class DiskStore:
             with self._files.use(path, create=True):
                 self._segments[last + 1] = _Segment(path)
         except OSError as error:
-            raise storage_error(path, nbytes, error) from error
+            raise replay_error(path, nbytes, error) from error
         return last + 1
 
     def _reserve(self, wanted: int) -> None:

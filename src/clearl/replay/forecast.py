@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -14,6 +14,7 @@ from clearl.errors import ConfigError
 from clearl.replay.codec import Codec
 from clearl.replay.framing import HEADER_NBYTES
 from clearl.spaces import PartSpec
+from clearl.storage.files import free_nbytes
 from clearl.unroll import Unroll, UnrollLayout
 
 StoreKind = Literal["ram", "disk"]
@@ -117,19 +118,27 @@ def choose_store(
 
 def free_disk_nbytes(directory: Path) -> int:
     """Bytes free where `directory` is or will be."""
-    directory = directory.absolute()
-    existing = next(path for path in (directory, *directory.parents) if path.exists())
-    return shutil.disk_usage(existing).free
+    free = free_nbytes(directory)
+    if free is None:
+        raise ConfigError(f"the free space at {directory} cannot be found out; give another --out")
+    return free
 
 
 def free_ram_nbytes() -> int:
     """Bytes of RAM that can be had without swapping, within this container's limit where there is one."""
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    free = _available_ram_nbytes()
     limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
     if limit.exists() and used.exists() and limit.read_text().strip() != "max":
         free = min(free, max(0, int(limit.read_text()) - int(used.read_text())))
     return free
+
+
+def _available_ram_nbytes(meminfo: Path = Path("/proc/meminfo")) -> int:
+    """What Linux says is available; elsewhere (macOS) half of the RAM that is built in, as nothing tells more."""
+    if meminfo.exists():
+        lines = meminfo.read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
 def _human(nbytes: float) -> str:

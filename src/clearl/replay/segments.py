@@ -17,6 +17,7 @@ import numpy as np
 from clearl.errors import CorruptFileError, StorageError
 from clearl.replay.framing import MAGIC, Header, ShardKey, is_whole, read_header
 from clearl.seeding import unroll_number
+from clearl.storage.files import storage_error, sync_directory
 
 _MAX_SEGMENT_NBYTES = 1 << 32
 _MAX_SEQUENCE = 1 << 62
@@ -163,7 +164,7 @@ def append(files: FilePool, path: str, offset: int, record: bytes) -> None:
     except OSError as error:
         with suppress(OSError), files.use(path) as descriptor:
             os.ftruncate(descriptor, offset)
-        raise storage_error(path, len(record), error) from error
+        raise replay_error(path, len(record), error) from error
 
 
 def replace_segment(files: FilePool, target: str, sources: list[tuple[str, np.ndarray]]) -> None:
@@ -180,24 +181,12 @@ def replace_segment(files: FilePool, target: str, sources: list[tuple[str, np.nd
         os.replace(temporary, target)
         sync_directory(os.path.dirname(target))
     except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise storage_error(target, sum(int(r["length"].sum()) for _, r in sources), error) from error
+        with suppress(OSError):
+            Path(temporary).unlink(missing_ok=True)
+        raise replay_error(target, sum(int(r["length"].sum()) for _, r in sources), error) from error
     files.drop(target)
 
 
-def sync_directory(directory: str) -> None:
-    """Make the names in `directory` survive a loss of power."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def storage_error(path: str, needed: int, error: OSError) -> StorageError:
+def replay_error(path: str, needed: int, error: OSError) -> StorageError:
     """The error for a write of `needed` bytes that failed."""
-    usage = os.statvfs(os.path.dirname(path) or ".")
-    return StorageError(
-        f"cannot write {needed} bytes to {path}: {error.strerror}; {usage.f_bavail * usage.f_frsize} bytes are free. "
-        "Make room and go on with the same command, or give a smaller buffer_frames"
-    )
+    return storage_error(path, error, needed=needed, then="Go on with the same command when that is mended")

@@ -139,7 +139,10 @@ class Progress:
         job.cursor.restore(tree["cursor"])
         job.intake.mixer.restore(tree["mixer"])
         job.intake.restore(tree["intake"]["rows"], tree["intake"]["slots"])
-        self._evaluations, self.evaluated_frames = int(tree["evaluations"]), int(tree["evaluated_frames"])
+        self.evaluated_frames = int(tree["evaluated_frames"])
+        # Counted anew: the run may go on with another interval.
+        every = job.config.eval_every_frames
+        self._evaluations = self.evaluated_frames // every + 1 if self.evaluated_frames >= 0 else 0
         self.finished = bool(tree["finished"])
         self._restore_segment(tree)
         self._checkpointed_frames = job.learner.frames

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from clearl.errors import CorruptFileError, StorageError
+from clearl.storage.files import storage_error, sync_directory
 from clearl.storage.tree_codec import decode_arrays, decode_json, encode_tree
 
 GENERATIONS = 2
@@ -66,18 +67,26 @@ class Saved:
 class CheckpointStore:
     """The checkpoints of one run, as `checkpoint-NNNNNNNN` directories below `path`."""
 
-    def __init__(self, path: Path, *, check: Callable[[dict[str, Any]], None] | None = None) -> None:
-        """`check` is given a checkpoint's JSON part; it raises `CorruptFileError` if that cannot be gone on from."""
+    def __init__(
+        self,
+        path: Path,
+        *,
+        check: Callable[[dict[str, Any]], None] | None = None,
+        on_first: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`check` is given a checkpoint's JSON part; it raises `CorruptFileError` if that cannot be gone on from.
+
+        `on_first` is called once the first checkpoint is written.
+        """
         self.path = Path(path)
-        self._check = check
-        self.clean()
+        self._check, self._on_first = check, on_first
 
     def save(self, tree: Mapping[str, Any]) -> Path:
         """Write `tree` and verify it; only then drop what is older than the generation before."""
         state, arrays = encode_tree(tree)
         files = {STATE_FILE: state, ARRAYS_FILE: arrays}
         files[MANIFEST_FILE] = _manifest(files)
-        kept = self._newest_verified()
+        kept, is_first = self._newest_verified(), not self.paths()
         name = f"checkpoint-{max(self._numbers(), default=0) + 1:08d}"
         temporary, target = self.path / f"{_TEMPORARY}{name}", self.path / name
         try:
@@ -85,20 +94,22 @@ class CheckpointStore:
             with _locked_directory(temporary):
                 for file, data in files.items():
                     _write(temporary / file, data)
-                _sync_directory(temporary)
+                sync_directory(temporary)
                 _verify(temporary)
                 os.rename(temporary, target)
-                _sync_directory(self.path)
+                sync_directory(self.path)
         except (OSError, CorruptFileError) as error:
             shutil.rmtree(temporary, ignore_errors=True)
-            raise self._storage_error(target, sum(map(len, files.values())), error) from error
+            raise _not_written(target, sum(map(len, files.values())), error, kept) from error
         self._drop_all_but(target, kept)
+        if is_first:
+            self._on_first()
         return target
 
     def newest(self) -> Saved | None:
         """The newest good checkpoint; what was damaged is passed over and named in its notes."""
         damaged: list[str] = []
-        for path in self._paths(newest_first=True):
+        for path in self.paths()[::-1]:
             try:
                 _verify(path)
                 found = Saved(path, tuple(f"{text}; went on from {path.name}" for text in damaged))
@@ -116,7 +127,7 @@ class CheckpointStore:
 
     def oldest(self) -> Saved | None:
         """The oldest generation that could still be asked for; its arrays are not read."""
-        for path in self._paths(newest_first=False):
+        for path in self.paths():
             found = Saved(path)
             try:
                 _ = found.json
@@ -126,13 +137,14 @@ class CheckpointStore:
         return None
 
     def clean(self) -> None:
-        """Remove what a crash left half written; a write that is under way in another process is left alone."""
+        """Remove what a crash left half written. Only for the process that trains: readers must not touch a run."""
         for path in self.path.glob(f"{_TEMPORARY}*"):
             with contextlib.suppress(OSError), _locked_directory(path, wait=False):
                 shutil.rmtree(path, ignore_errors=True)
 
-    def _paths(self, *, newest_first: bool) -> list[Path]:
-        return [self.path / f"checkpoint-{n:08d}" for n in sorted(self._numbers(), reverse=newest_first)]
+    def paths(self) -> list[Path]:
+        """The directories of all checkpoints, good or not, from the oldest to the newest."""
+        return [self.path / f"checkpoint-{n:08d}" for n in sorted(self._numbers())]
 
     def _numbers(self) -> list[int]:
         if not self.path.is_dir():
@@ -141,14 +153,14 @@ class CheckpointStore:
         return [int(match[1]) for match in matches if match]
 
     def _newest_verified(self) -> Path | None:
-        for path in self._paths(newest_first=True):
+        for path in self.paths()[::-1]:
             with contextlib.suppress(CorruptFileError):
                 _verify(path)
                 return path
         return None
 
     def _drop_all_but(self, *kept: Path | None) -> None:
-        for path in self._paths(newest_first=False):
+        for path in self.paths():
             if path not in kept:
                 # Out of sight first: a removal that is cut short must not look like a damaged checkpoint.
                 doomed = self.path / f"{_TEMPORARY}{path.name}"
@@ -156,14 +168,14 @@ class CheckpointStore:
                     os.rename(path, doomed)
                     shutil.rmtree(doomed)
 
-    def _storage_error(self, target: Path, needed: int, error: Exception) -> StorageError:
-        problem = error.strerror if isinstance(error, OSError) else str(error)
-        place = next(p for p in (self.path, *self.path.absolute().parents) if p.exists())
-        free = shutil.disk_usage(place).free
-        return StorageError(
-            f"{target}: the checkpoint could not be written ({problem}); {needed} bytes needed, {free} free. "
-            "The one before is untouched: make room and start the same command again"
-        )
+
+def _not_written(target: Path, needed: int, error: OSError | CorruptFileError, kept: Path | None) -> StorageError:
+    """The error for a checkpoint that could not be written; says what the run can go on from."""
+    then = "Start the same command again when that is mended: it goes on from "
+    then += f"{kept.name}, which is untouched" if kept else "the beginning, as there is no earlier checkpoint"
+    if isinstance(error, OSError):
+        return storage_error(target, error, needed=needed, then=then)
+    return StorageError(f"{target}: what was written cannot be read again ({error}). {then}")
 
 
 def _manifest(files: Mapping[str, bytes]) -> bytes:
@@ -242,13 +254,24 @@ def _open(path: Path) -> Iterator[int]:
 @contextlib.contextmanager
 def _locked_directory(path: Path, *, wait: bool = True) -> Iterator[None]:
     """Hold a directory, made if need be, so that nobody else takes it for a leftover. Ends with the process."""
-    path.mkdir(exist_ok=True)
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    while True:
+        path.mkdir(exist_ok=True)
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(fd, path):
+                yield
+                return
+        finally:
+            os.close(fd)
+
+
+def _is_at(fd: int, path: Path) -> bool:
+    """Whether the open directory is still the one at `path`: an older clearl may have removed it before the lock."""
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(fd)
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -256,11 +279,3 @@ def _write(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_directory(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

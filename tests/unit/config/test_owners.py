@@ -15,7 +15,7 @@ import pytest
 from clearl.cli.arguments import parse_run
 from clearl.cli.run import RunArgs
 from clearl.config import (
-    PLACEMENT,
+    MAY_CHANGE,
     RunConfig,
     Tag,
     Weight,
@@ -130,7 +130,7 @@ def test_what_an_owner_finds_at_odds_is_refused(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_tags_say_what_makes_no_new_run_and_no_new_arm() -> None:
-    assert {"workers", "address", "learner_threads", "worker_timeout_s"} <= PLACEMENT
+    assert {"workers", "address", "learner_threads", "worker_timeout_s"} <= MAY_CHANGE
     machine = names_tagged(Tag.MACHINE, Tag.PLACEMENT)
     assert {"seed", "runtime", "level_cache", "workers"} <= machine
     assert not machine & {"method", "slots", "ewc_lambda", "learning_rate", "action_repeat"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 
@@ -46,10 +47,10 @@ def test_an_interrupted_update_leaves_the_old_meta(tmp_path, monkeypatch):
     run = _create(tmp_path)
 
     def fail(*_):
-        raise OSError("power cut")
+        raise OSError(errno.ENOSPC, "power cut")
 
     monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(StorageError, match=r"meta.json: power cut; \d+ bytes needed, \d+ free"):
+    with pytest.raises(StorageError, match=r"meta.json: power cut; make room.*\(\d+ bytes needed, \d+ free\)"):
         run.set_status("finished")
     assert run.status == "running"
     assert sorted(path.name for path in run.path.iterdir()) == ["config.yaml", "meta.json"]

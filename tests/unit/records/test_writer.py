@@ -118,7 +118,7 @@ def test_a_full_disk_leaves_no_part_of_the_row(tmp_path, monkeypatch):
     with MetricsWriter(tmp_path) as writer:
         writer.write(_row(1))
         monkeypatch.setattr(os, "write", lambda file, data: real(file, data[:10]))
-        with pytest.raises(StorageError, match=r"metrics.jsonl: the disk is full; \d+ bytes needed, \d+ free"):
+        with pytest.raises(StorageError, match=r"metrics.jsonl: No space left.*\(\d+ bytes needed, \d+ free\)"):
             writer.write(_row(2))
         monkeypatch.setattr(os, "write", real)
         writer.write(_row(3))

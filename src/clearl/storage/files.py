@@ -1,0 +1,75 @@
+"""Files of a run: replaced whole or not at all, read only where they are plain, with errors that say what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+from pathlib import Path
+
+from clearl.errors import CorruptFileError, StorageError, os_problem
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace the content of `path`, so that a crash leaves the old or the new; `StorageError` where it fails."""
+    # Of its own process: two that write at once must not take each other's half.
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        sync_directory(path.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise storage_error(path, error, needed=len(data)) from error
+
+
+def sync_directory(path: Path | str) -> None:
+    """Make the names in a directory survive a power cut."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def storage_error(path: Path | str, error: OSError, *, needed: int = 0, then: str = "") -> StorageError:
+    """The error for a write that failed; `then` says what becomes of the run."""
+    text = os_problem(error, path)
+    free = free_nbytes(Path(path))
+    if error.errno in _FULL and free is not None:
+        text += f" ({needed} bytes needed, {free} free)"
+    return StorageError(f"{text}. {then}" if then else text)
+
+
+def free_nbytes(path: Path) -> int | None:
+    """Bytes free where `path` is or would be; None where the system does not say."""
+    with contextlib.suppress(OSError, StopIteration):
+        place = next(place for place in (path, *path.absolute().parents) if place.exists())
+        return shutil.disk_usage(place).free
+    return None
+
+
+def read_plain(path: Path, *, cap_nbytes: int) -> bytes:
+    """The bytes of a plain file of at most `cap_nbytes`; no pipe that never ends, no device, no endless file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise CorruptFileError(f"{path} cannot be read: {error.strerror}") from None
+    with open(descriptor, "rb") as file:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode):
+            raise CorruptFileError(f"{path} is no plain file")
+        if about.st_size > cap_nbytes:
+            raise CorruptFileError(f"{path} has {about.st_size:,} bytes; no more than {cap_nbytes:,} can be right")
+        try:
+            return file.read(cap_nbytes + 1)
+        except OSError as error:
+            raise CorruptFileError(f"{path} cannot be read: {error.strerror}") from None
