@@ -63,6 +63,7 @@ PACKAGES = (
     Package("ray", "ray", "runtime ray", "ray"),
     Package("tensorboard", "tensorboard", "--tensorboard", "tensorboard"),
     Package("wandb", "wandb", "--wandb", "wandb"),
+    Package("trackio", "trackio", "--trackio", "trackio"),
     Package("imageio_ffmpeg", "imageio-ffmpeg", "clearl video to .mp4", "video"),
 )
 

@@ -143,6 +143,7 @@ class RunConfig:
     ] = 500_000
     tensorboard: Annotated[bool, Tag.MACHINE, Tag.CHANGEABLE, "mirror the metrics to TensorBoard"] = False
     wandb: Annotated[bool, Tag.MACHINE, Tag.CHANGEABLE, "mirror the metrics to Weights & Biases"] = False
+    trackio: Annotated[bool, Tag.MACHINE, Tag.CHANGEABLE, "mirror the metrics to Trackio, on this machine"] = False
     mirrors: Annotated[
         tuple[str, ...], Tag.MACHINE, Tag.CHANGEABLE, "mirrors of your own, registered by a module of --imports"
     ] = ()
@@ -173,7 +174,7 @@ class RunConfig:
     @property
     def mirror_names(self) -> tuple[str, ...]:
         """Where rows go beside the metrics file."""
-        return (*(name for name in ("tensorboard", "wandb") if getattr(self, name)), *self.mirrors)
+        return (*(name for name in ("tensorboard", "wandb", "trackio") if getattr(self, name)), *self.mirrors)
 
     def buffer_size_frames(self, total_frames: int | None) -> int:
         """Frames that the replay buffer holds, out of `total_frames` of training (None: unknown, by episodes)."""

@@ -1,10 +1,12 @@
-"""TensorBoard and Weights & Biases as mirrors of `metrics.jsonl`: fed with the same rows, rebuilt from them at will."""
+"""Mirrors of `metrics.jsonl` at TensorBoard, Weights & Biases and others: the same rows, rebuilt from them at will."""
 
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +24,8 @@ TENSORBOARD_DIR = "tensorboard"
 class Mirror(Protocol):
     """Takes the rows of a run, one by one.
 
-    Its class may have a `label` for messages, and a static `check` that raises where it cannot work.
+    Its class may have a `label` for messages, and a static `check` that raises where it cannot work. An instance whose
+    `wants_history` is False is not given the rows that were recorded before it was opened.
     """
 
     def write(self, row: Row) -> None: ...
@@ -58,7 +61,10 @@ class TensorBoardMirror:
 
 
 class WandbMirror:
-    """A run at Weights & Biases, or below `RUN/wandb` where WANDB_MODE=offline. Opening it starts a new one."""
+    """A run at Weights & Biases, or below `RUN/wandb` where WANDB_MODE=offline. A resumed run goes on in the same one.
+
+    Rows that a resume dropped stay there beside those that replace them: W&B takes nothing back.
+    """
 
     label = "Weights & Biases"
 
@@ -68,11 +74,13 @@ class WandbMirror:
 
     def __init__(self, run_dir: Path) -> None:
         wandb = _wandb_module()
-        meta = read_meta(run_dir)
-        settings = {key: meta.get(key) for key in ("method", "suite", "protocol", "seed", "arm", "plan")}
+        identity = run_identity(run_dir, "wandb")
+        self.wants_history = identity.is_new
+        settings = run_settings(run_dir)
         self._run: Any = wandb.init(
-            project="clearl", dir=str(run_dir), name=Path(run_dir).name, group=meta.get("arm"), config=settings
-        )
+            project="clearl", dir=str(run_dir), name=Path(run_dir).name, group=settings["arm"], config=settings,
+            id=identity.id, resume="allow",
+        )  # fmt: skip
         # Rows of several tasks share a frame count, and evaluation lags training: W&B's own step only ever rises.
         self._run.define_metric("frames")
         self._run.define_metric("*", step_metric="frames")
@@ -84,6 +92,31 @@ class WandbMirror:
 
     def close(self) -> None:
         self._run.finish()
+
+
+@dataclass(frozen=True)
+class RunIdentity:
+    """Under which id a run is known to a service."""
+
+    id: str
+    is_new: bool
+
+
+def run_identity(run_dir: Path, service: str) -> RunIdentity:
+    """The id of this run at a service, made at the first call and kept in the run directory for a resume."""
+    path = Path(run_dir) / f"{service}-id.txt"
+    try:
+        return RunIdentity(path.read_text(encoding="utf-8").strip(), is_new=False)
+    except FileNotFoundError:
+        made = secrets.token_hex(4)
+        path.write_text(made, encoding="utf-8")
+        return RunIdentity(made, is_new=True)
+
+
+def run_settings(run_dir: Path) -> dict[str, Any]:
+    """What a service is told about a run."""
+    meta = read_meta(run_dir)
+    return {key: meta.get(key) for key in ("method", "suite", "protocol", "seed", "arm", "plan")}
 
 
 def scalars(row: Row) -> Iterator[tuple[str, float]]:
@@ -114,6 +147,10 @@ class ShieldedMirror:
         if self._mirror is not None:
             self._shield.call(self._mirror.write, row)
 
+    @property
+    def wants_history(self) -> bool:
+        return getattr(self._mirror, "wants_history", True)
+
     def close(self) -> None:
         if self._mirror is not None:
             self._shield.call(self._mirror.close)
@@ -122,7 +159,7 @@ class ShieldedMirror:
         self._mirror = open_mirror()
 
 
-def _shielded(name: str, run_dir: Path) -> Mirror:
+def _shielded(name: str, run_dir: Path) -> ShieldedMirror:
     kind = MIRRORS.get(name)
     return ShieldedMirror(f"the mirror to {getattr(kind, 'label', name)}", lambda: kind(run_dir))
 
@@ -138,6 +175,7 @@ MIRRORS: Registry[Callable[[Path], Mirror]] = Registry(
     {
         "tensorboard": "clearl.records.mirrors:TensorBoardMirror",
         "wandb": "clearl.records.mirrors:WandbMirror",
+        "trackio": "clearl.records.trackio:TrackioMirror",
     },
 )
 
@@ -150,11 +188,12 @@ def check_mirrors(names: Iterable[str]) -> None:
             check()
 
 
-def open_mirrors(run_dir: Path, names: Iterable[str]) -> list[Mirror]:
+def open_mirrors(run_dir: Path, names: Iterable[str]) -> list[ShieldedMirror]:
     """The mirrors of these names, brought up to what the run directory already holds."""
     mirrors = [_shielded(name, run_dir) for name in dict.fromkeys(names)]
     for mirror in mirrors:
-        rebuild(scan_rows(Path(run_dir) / METRICS_FILE).rows, mirror)
+        if mirror.wants_history:
+            rebuild(scan_rows(Path(run_dir) / METRICS_FILE).rows, mirror)
     return mirrors
 
 

@@ -85,7 +85,30 @@ def test_wandb_gets_the_rows_by_frames(run_dir, monkeypatch):
     assert calls[-1] == ("finish",)
 
 
-@pytest.mark.parametrize("package", ["tensorboard", "wandb"])
+@pytest.mark.parametrize("service", ["wandb", "trackio"])
+def test_a_resumed_run_goes_on_in_the_same_run_of_a_service_and_repeats_nothing(run_dir, monkeypatch, service):
+    opened, logged = [], []
+
+    def init(**options):
+        opened.append(options)
+        return SimpleNamespace(
+            define_metric=lambda *names, **options: None, log=lambda values, **_: logged.append(values),
+            finish=lambda: None,
+        )  # fmt: skip
+
+    monkeypatch.setitem(sys.modules, service, SimpleNamespace(init=init))
+    for frames in (30, 40):
+        (mirror,) = open_mirrors(run_dir, [service])
+        mirror.write(eval_row(task="asterix", frames=frames, mean_return=4.0, episodes=1, updates=3, wall_s=3.0))
+        mirror.close()
+    first, second = opened
+    key = "id" if service == "wandb" else "name"
+    assert first[key] == second[key]
+    assert second["resume"] == ("allow" if service == "wandb" else "must")
+    assert len(logged) == 2 + 1 + 1, "the rows so far, then one new row each"
+
+
+@pytest.mark.parametrize("package", ["tensorboard", "wandb", "trackio"])
 def test_a_missing_package_is_named_with_its_remedy(run_dir, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
     for name in [name for name in sys.modules if name.startswith(package + ".")]:
