@@ -93,6 +93,16 @@ def test_both_of_a_pair_are_learnt_from(runtime: str, ratio: float, tmp_path: Pa
     assert saved["mixer"]["replayed"] == due - saved["mixer"]["excused"]
 
 
+def test_updates_are_diagnosed_every_so_often(runtime: str, tmp_path: Path) -> None:
+    settings, out = config(runtime, frames_per_visit=320, diagnose_every_updates=5), tmp_path / "run"
+    run(settings, out, console=False)
+    found = {row["updates"]: row["diagnostics"] for row in rows(out, "train") if "diagnostics" in row}
+    assert sorted(found) == [5, 10, 15, 20]
+    for diagnostics in found.values():
+        assert set(diagnostics) == {"new", "replay", "terms", "between"}
+        assert diagnostics["new"]["grad_norm"] > 0 and diagnostics["replay"]["kl"] > 0
+
+
 def test_tasks_change_at_the_planned_frame_in_every_slot(finished: Finished) -> None:
     settings, out = finished
     switch = VISIT_FRAMES // ROUND_FRAMES

@@ -73,6 +73,10 @@ def test_what_is_no_whole_number_is_refused(value):
             {"compress_frames": 500_000, "compress_on_top": False},
             "compress_frames must be less than frames_per_visit (500000)",
         ),
+        ({"replay_ratio": 1.0}, "replay_ratio is for pairs both"),
+        ({"pairs": "both", "replay_fraction": 0.25}, "replay_fraction is for pairs either"),
+        ({"pairs": "both", "replay_ratio": 0.2}, "replay_ratio must be a number between 0.25 and 4 or none, got 0.2"),
+        ({"pairs": "neither"}, "pairs must be one of either, both"),
         ({"device": "cuda:x"}, "device must be cpu, cuda, cuda:N or mps"),
         ({"imports": ("os; rm",)}, "imports must be names of modules"),
     ],
@@ -120,6 +124,8 @@ def test_a_higher_layer_takes_back_the_alternative_of_a_lower_one(tmp_path: Path
     assert (by_frames.buffer_frames, by_frames.buffer_share) == (None, 0.1)
     with pytest.raises(ConfigError, match="either frames_per_visit or episodes_per_visit"):
         resolve(flags={"frames_per_visit": 10, "episodes_per_visit": 10})
+    on_top = resolve("paper-atari", flags={"pairs": "both", "replay_ratio": 0.5})
+    assert (on_top.replay_fraction, on_top.replay_ratio) == (0.5, 0.5)
 
 
 def test_an_unknown_key_names_the_nearest(tmp_path: Path):

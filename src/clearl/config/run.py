@@ -138,6 +138,9 @@ class RunConfig:
     record_every_updates: Annotated[
         int, Between(1, 10**6), Tag.MACHINE, Tag.CHANGEABLE, "updates between two rows of training metrics"
     ] = 20
+    diagnose_every_updates: Annotated[
+        int | None, Between(1, 10**6), "updates between two looks at ratios, values and gradients; none for none"
+    ] = 250
     checkpoint_every_frames: Annotated[
         Count | None, Tag.MACHINE, Tag.CHANGEABLE, "frames between two checkpoints; none for the last only"
     ] = 500_000

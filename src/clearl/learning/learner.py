@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +11,10 @@ import torch
 
 from clearl.config import RunConfig
 from clearl.errors import ConfigError, DivergedError
+from clearl.learning.diagnostics import Diagnostics, diagnose, recorded_unrolls
 from clearl.learning.optimizer import annealed_rate, make_optimizer
 from clearl.methods.method import Method
-from clearl.nets.network import PolicyNetwork, as_module
+from clearl.nets.network import PolicyNetwork, StepOutput, as_module
 from clearl.types import Batch, Visit
 
 BAD_UPDATES_IN_A_ROW = 10
@@ -32,6 +33,8 @@ class UpdateStats:
     grad_norm: float
     learning_rate: float
     applied: bool
+    diagnostics: Diagnostics | None = None
+    """Every so many updates only; see `diagnose_every_updates`."""
 
 
 class Learner:
@@ -55,10 +58,12 @@ class Learner:
         if visit is not None:
             self.method.visit(self.network, visit)
         rate = annealed_rate(self.config, self.frames, self.total_frames)
-        with self.measure("forward"):
-            losses = self._losses(_moved(batch, self.device))
+        with self.measure("forward"), self._recording() as outputs:
+            moved = _moved(batch, self.device)
+            losses = self._losses(moved)
             weights = self.method.weights()
             total = torch.stack([weights[name] * loss for name, loss in losses.items()]).sum()
+        diagnostics = None if outputs is None else self._diagnose(moved, outputs, losses)
 
         with self.measure("backward"):
             self.optimizer.zero_grad()
@@ -74,7 +79,7 @@ class Learner:
         steps = batch.action.numel()
         values = torch.stack([loss.detach() for loss in losses.values()]).tolist()
         terms = {name: value / steps for name, value in zip(losses, values, strict=True)}
-        return UpdateStats(terms, float(norm), rate, applied)
+        return UpdateStats(terms, float(norm), rate, applied, diagnostics)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Network, optimiser and method as named tensors."""
@@ -107,6 +112,20 @@ class Learner:
             unmatched = sorted(losses.keys() ^ self.method.weights().keys())
             raise ConfigError(f"every term of the loss needs a weight, and every weight a term; unmatched: {unmatched}")
         return losses
+
+    def _recording(self) -> AbstractContextManager[list[StepOutput] | None]:
+        """Outputs of the network for a diagnosis of this update; None where none is due."""
+        every = self.config.diagnose_every_updates
+        due = every is not None and (self.updates + 1) % every == 0
+        return recorded_unrolls(self.network) if due else nullcontext()
+
+    def _diagnose(self, batch: Batch, outputs: Sequence[StepOutput], losses: Mapping[str, torch.Tensor]) -> Diagnostics:
+        weights, own = self.method.weights(), self.method.diagnostics()
+        with self.measure("diagnostics"):
+            found = diagnose(
+                self.network, batch, outputs, losses, weights, self.parameters, rho_bar=self.config.rho_bar
+            )
+        return found | ({"method": own} if own else {})
 
     def _apply(self, norm: torch.Tensor, rate: float) -> None:
         if self.config.grad_norm_clip is not None:

@@ -1,7 +1,8 @@
 """CLEAR (Rolnick et al. 2019), in the order of the paper's Section 3: six equations, then the class that weighs them.
 
 All functions are time-major [T, B] and return one number per step; `Clear.losses` sums them over time and batch, as
-IMPALA does: only then do the paper's weights of 0.01 and 0.005 mean what they meant.
+IMPALA does, and the paper's weights of 0.01 and 0.005 are for such sums. Where the gradient-norm clip binds in every
+update (as 40 does on MinAtar) only their ratios count: the sum is scaled to the same length whatever it was.
 """
 
 from __future__ import annotations

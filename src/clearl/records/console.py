@@ -99,6 +99,8 @@ def panel(title: str, view: RunView) -> RenderableType:
         bar.add_row(ProgressBar(total=view.total_frames, completed=view.frames))
         parts.append(bar)
     parts.append(Text(_status(view)))
+    if diagnostics := _diagnostics(view):
+        parts.append(Text(diagnostics, style="dim"))
     if health := _health(view):
         parts.append(Text(health, style="yellow" if view.faults else "dim"))
     return Panel(Group(*parts), title=Text(title, style="bold"), title_align="left", border_style="dim")
@@ -140,6 +142,25 @@ def _status(view: RunView) -> str:
 def _health(view: RunView) -> str:
     faults = f"{view.faults} fault{'s' if view.faults != 1 else ''} survived" if view.faults else ""
     return ", ".join(part for part in (view.health_line, faults) if part)
+
+
+_DIAGNOSED = {"entropy": "entropy", "clipped_share": "clipped ratios", "kl": "KL", "grad_norm": "gradient"}
+
+
+def _diagnostics(view: RunView) -> str:
+    """Some figures of the last diagnosis: "entropy 1.20 new, 0.90 replay; KL 0.01 new, 0.60 replay"."""
+    halves = {half: view.diagnostics[half] for half in ("new", "replay") if view.diagnostics.get(half)}
+    parts = []
+    for key, words in _DIAGNOSED.items():
+        values = [(half, found[key]) for half, found in halves.items() if found.get(key) is not None]
+        shown = [f"{_diagnosed(key, value)} {half}" for half, value in values if value is not None]
+        if shown:
+            parts.append(f"{words} {', '.join(shown)}")
+    return "; ".join(parts)
+
+
+def _diagnosed(key: str, value: float) -> str:
+    return f"{value:.0%}" if key.endswith("_share") else _number(value)
 
 
 def _training(view: RunView, task: str) -> str:

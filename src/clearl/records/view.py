@@ -31,6 +31,8 @@ class RunView:
     """Where the time of each process went between the last two rows."""
     health: dict[str, dict[str, Any]] = field(default_factory=dict)
     """How each worker and evaluator is."""
+    diagnostics: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    """The last diagnosis of an update; see `clearl.learning.diagnostics`."""
     faults: int = 0
     skipped_evaluations: int = 0
     _segments: dict[int, Row] = field(default_factory=dict)
@@ -95,3 +97,4 @@ class RunView:
         self.shares = row.get("shares", {})
         self.seconds = row.get("seconds", self.seconds)
         self.health = row.get("health", self.health)
+        self.diagnostics = row.get("diagnostics", self.diagnostics)

@@ -83,11 +83,13 @@ class Recorder:
         # A method may change its terms between two rows (Progress & Compress does): a mean over its own updates each.
         terms = {name: [s.loss[name] for s in self._losses if name in s.loss] for name in stats.loss}
         loss = {name: sum(values) / len(values) for name, values in terms.items()}
-        extra = {
+        extra: dict[str, Any] = {
             "grad_norm": sum(s.grad_norm for s in self._losses) / count,
             "learning_rate": stats.learning_rate,
             "bad_updates": learner.bad_updates,
         }
+        if diagnosed := [s.diagnostics for s in self._losses if s.diagnostics is not None]:
+            extra["diagnostics"] = diagnosed[-1]
         self.emit(
             train_row(
                 tasks=tasks, frames=learner.frames, updates=learner.updates,

@@ -151,3 +151,14 @@ def test_frames_follow_training_and_evaluation_and_only_rise():
     view.update({**_eval("a", 1.0), "frames": 9_000})
     view.update({**_eval("a", 1.0), "frames": 8_000})
     assert view.frames == 9_000
+
+
+def test_the_last_diagnosis_stays_in_view_for_new_and_replay() -> None:
+    console, out, _ = _console(terminal=True)
+    new = {"entropy": 1.25, "clipped_share": 0.125, "kl": 0.011, "grad_norm": 439.0, "value_error": 0.3}
+    found = {"new": new, "replay": {**new, "entropy": None, "kl": 0.5}, "terms": {"value": 400.0}}
+    with opened(console):
+        console.update({**_train(1_000), "diagnostics": found})
+        console.update(_train(2_000))
+    shown = " ".join(out.getvalue().replace("│", " ").split())
+    assert "entropy 1.25 new; clipped ratios 12% new, 12% replay; KL 0.01 new, 0.50 replay; gradient 439.0 new" in shown
