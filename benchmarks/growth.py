@@ -34,7 +34,7 @@ from clearl.bench.endtoend import train
 from clearl.bench.work import learner as learner_work
 from clearl.bench.workloads import workload
 from clearl.config import RunConfig, resolve, to_yaml
-from clearl.experiment import RunParts
+from clearl.experiment import RunFactory
 from clearl.records.reader import read_rows
 from clearl.records.run_dir import describe_machine, describe_versions
 from clearl.records.schema import METRICS_FILE
@@ -219,7 +219,7 @@ def one_worker(config: RunConfig, seconds: float) -> dict[str, float]:
     each, slots = seconds / len(config.tasks), min(config.slots, 16)
     costs_s, nbytes = [], []
     with tempfile.TemporaryDirectory(prefix="clearl-bench-") as directory, _threads(1):
-        parts = RunParts(config, Path(directory), capacity_unrolls=1000, store_kind="ram")
+        parts = RunFactory(config, Path(directory), capacity_unrolls=1000, store_kind="ram")
         for task in make_suite(config.suite, config.tasks, config).tasks:
             worker = parts.worker(list(range(slots)), parts.network())
             new, made, started = parts.layout.empty(slots), -1, 0.0

@@ -1,7 +1,7 @@
 """Workers without environments: prepared unrolls reach a real learner through the same seams as those of a run.
 
 `serve` trains with light workers within this process, each an object that answers at once or after a given time;
-`take_in` reads the pairs of a runtime's own processes, whose workers are made by `load_parts` below. Both run the
+`take_in` reads the pairs of a runtime's own processes, whose workers are made by `load_factory` below. Both run the
 distributed loop in real time.
 """
 
@@ -38,10 +38,10 @@ from clearl.replay.mixing import EitherMixer
 from clearl.runtimes import RUNTIMES
 from clearl.runtimes.backend import Wake
 from clearl.runtimes.host import StopFlag, keep_freed_memory
-from clearl.runtimes.loop import run_at
+from clearl.runtimes.loop import run_loop
 from clearl.runtimes.messages import Close, Evaluate, Evaluated, Message, Produce, Produced, Ready, Setup, Sync, Synced
 from clearl.runtimes.recorder import Recorder
-from clearl.runtimes.runtime import Job, Order
+from clearl.runtimes.runtime import RunContext, RunSpec
 from clearl.seeding import derive
 from clearl.storage.checkpoints import CheckpointStore
 from clearl.suites import make_suite
@@ -49,7 +49,7 @@ from clearl.tasks.plan import Plan, single
 from clearl.tasks.schedule import PlanCursor
 from clearl.unroll import Payload, Unroll, UnrollLayout
 
-PARTS_ENTRY = "benchmarks.synthetic:load_parts"
+PARTS_ENTRY = "benchmarks.synthetic:load_factory"
 JOB_ENTRY = "benchmarks.synthetic:open_job"
 IDLE_JOB_ENTRY = "benchmarks.synthetic:open_idle_job"
 _WARM_UPDATES = 3
@@ -87,30 +87,30 @@ def serve(
 ) -> Served:  # fmt: skip
     """Train on prepared unrolls for `seconds`; worker i takes `unroll_s(i)` for each of its unrolls."""
     keep_freed_memory()
-    with _order(config, seconds, JOB_ENTRY) as (order, taken), order.open() as job:
-        site = PreparedSite(job, workers, unroll_s)
-        run_at(site, job)
-        return taken.served(config, tuple(child.produced for child in site.children if child.setup.slots))
+    with _spec(config, seconds, JOB_ENTRY) as (spec, taken), spec.open() as context:
+        backend = PreparedSite(context, workers, unroll_s)
+        run_loop(backend, context)
+        return taken.served(config, tuple(child.produced for child in backend.children if child.setup.slots))
 
 
 def take_in(runtime: str, config: RunConfig, *, seconds: float) -> Served:
     """Pairs of the worker processes of a runtime, as fast as batches can be made of them: nothing is learnt."""
-    with _order(replace(config, runtime=cast(Any, runtime)), seconds, IDLE_JOB_ENTRY) as (order, taken):
-        RUNTIMES.get(runtime)(order)
+    with _spec(replace(config, runtime=cast(Any, runtime)), seconds, IDLE_JOB_ENTRY) as (spec, taken):
+        RUNTIMES.get(runtime)(spec)
         return taken.served(config)
 
 
 class PreparedSite:
-    """A place for light workers within this process; see `clearl.runtimes.backend.Site`."""
+    """A place for light workers within this process; see `clearl.runtimes.backend.Backend`."""
 
-    keeps_later = False
+    keep_unrolls_after_checkpoint = False
 
-    def __init__(self, job: Job, workers: int, unroll_s: Callable[[int], float]) -> None:
+    def __init__(self, context: RunContext, workers: int, unroll_s: Callable[[int], float]) -> None:
         self.workers = workers
-        self.evaluators: Sequence[tuple[str, ...]] = [job.plan.evaluate]
+        self.evaluators: Sequence[tuple[str, ...]] = [context.plan.evaluate]
         self.children: list[PreparedChild] = []
         self._unroll_s, self._wakes = unroll_s, {}
-        self._prepared = prepared(job.intake.codec, job.config.slots)
+        self._prepared = prepared(context.intake.codec, context.config.slots)
         self._due: list[tuple[float, int, PreparedChild]] = []
         self._asked = 0
 
@@ -122,7 +122,7 @@ class PreparedSite:
 
     def prepare(self) -> None: ...
 
-    def let_go(self, child: PreparedChild) -> None:
+    def unregister(self, child: PreparedChild) -> None:
         self._wakes.pop(child, None)
 
     def ask(self, child: PreparedChild, due_at: float) -> None:
@@ -130,7 +130,7 @@ class PreparedSite:
         self._asked += 1
         heapq.heappush(self._due, (due_at, self._asked, child))
 
-    def listen(self, wait_s: float) -> list[Wake]:
+    def wait(self, wait_s: float) -> list[Wake]:
         now = time.monotonic()
         if wait_s and (not self._due or self._due[0][0] > now):
             time.sleep(min(wait_s, self._due[0][0] - now) if self._due else wait_s)
@@ -145,7 +145,7 @@ class PreparedSite:
     def pairs(self, layout: UnrollLayout, slots: int, draws: int) -> _Pairs:
         return _Pairs(*self._prepared, slots)
 
-    def board(self, size: int) -> _Board:
+    def weight_store(self, size: int) -> _Board:
         return _Board(size)
 
 
@@ -154,19 +154,19 @@ class PreparedChild:
 
     pid = None
 
-    def __init__(self, site: PreparedSite, unroll_s: Callable[[int], float]) -> None:
-        self._site, self._says = site, []
+    def __init__(self, backend: PreparedSite, unroll_s: Callable[[int], float]) -> None:
+        self._site, self._says = backend, []
         self._unroll_s_of, self._unroll_s, self.produced = unroll_s, 0.0, 0
 
     def begin(self, setup: Setup, shared: Sequence[Any]) -> None:
-        self.setup, self._board = setup, shared[-1]
+        self.setup, self._weight_store = setup, shared[-1]
         self._sequences = setup.sequences
         if setup.slots:
             self._unroll_s = self._unroll_s_of(int(setup.name.removeprefix("worker-")))
         self._say(Ready(setup.sequences, 0), 0.0)
 
     def send(self, message: Message) -> None:
-        version, frames = self._board.shown
+        version, frames = self._weight_store.published
         if isinstance(message, Produce):
             self._sequences = tuple(sequence + 1 for sequence in self._sequences)
             self.produced += len(self.setup.slots)
@@ -188,7 +188,7 @@ class PreparedChild:
     def end(self, patience_s: float = 0.0) -> int:
         return 0
 
-    def cause_of_death(self, code: int | None) -> tuple[str, bool]:
+    def exit_reason(self, code: int | None) -> tuple[str, bool]:
         return "ended", False
 
     def output(self) -> str:
@@ -214,13 +214,13 @@ class _Board:
     """The learner writes its weights as it always does; nobody acts with them."""
 
     def __init__(self, size: int) -> None:
-        self._place, self.shown = np.zeros(size, np.float32), (0, 0)
+        self._place, self.published = np.zeros(size, np.float32), (0, 0)
 
-    def next_place(self) -> np.ndarray:
+    def buffer(self) -> np.ndarray:
         return self._place
 
-    def show(self, version: int, frames: int) -> None:
-        self.shown = (version, frames)
+    def publish(self, version: int, frames: int) -> None:
+        self.published = (version, frames)
 
     def close(self) -> None: ...
 
@@ -233,7 +233,7 @@ def prepared(codec: Codec, count: int) -> tuple[Unroll, list[bytes]]:
 
 
 class PreparedParts:
-    """Makes workers and evaluators that have no environments; see `clearl.runtimes.runtime.Parts`."""
+    """Makes workers and evaluators that have no environments; see `clearl.runtimes.runtime.Factory`."""
 
     draws = EitherMixer.draws
 
@@ -252,7 +252,7 @@ class PreparedParts:
         return cast(Evaluator, _NoEvaluator(self._suite))
 
 
-def load_parts(config_yaml: str, run_dir: Path) -> PreparedParts:
+def load_factory(config_yaml: str, run_dir: Path) -> PreparedParts:
     """The parts, in whichever process."""
     return PreparedParts(from_yaml(config_yaml))
 
@@ -337,7 +337,7 @@ class _Taken:
 
 
 @contextmanager
-def _order(config: RunConfig, seconds: float, job_entry: str) -> Iterator[tuple[Order, _Taken]]:
+def _spec(config: RunConfig, seconds: float, job_entry: str) -> Iterator[tuple[RunSpec, _Taken]]:
     """A whole run in a directory that is thrown away, and what listens to it."""
     config = replace(config, frames_per_visit=_NEVER_ENDS, eval_every_frames=_NEVER_ENDS, anneal=False,
                      checkpoint_every_frames=None, record_every_updates=4)  # fmt: skip
@@ -346,34 +346,34 @@ def _order(config: RunConfig, seconds: float, job_entry: str) -> Iterator[tuple[
     plan = Plan("prepared", (single(config.tasks[0], frames=_NEVER_ENDS),), config.tasks[:1])
     with tempfile.TemporaryDirectory(prefix="clearl-bench-") as name:
         (Path(name) / META_FILE).write_text(json.dumps({"prepared": to_yaml(config)}))
-        yield Order(config, plan, Path(name), job_entry, PARTS_ENTRY, stop, [taken]), taken
+        yield RunSpec(config, plan, Path(name), job_entry, PARTS_ENTRY, stop, [taken]), taken
     torch.set_num_threads(threads)
 
 
 @contextmanager
-def open_job(order: Order) -> Iterator[Job]:
+def open_job(spec: RunSpec) -> Iterator[RunContext]:
     """The parts of a run on prepared unrolls, in the process of its learner."""
-    config = order.config
-    parts, method = PreparedParts(config), make_method(config)
+    config = spec.config
+    factory, method = PreparedParts(config), make_method(config)
     mixer = EitherMixer(method.replay_fraction, seed=derive(config.seed, "mixer"))
-    with MetricsWriter(order.run_dir, position=0) as writer:
-        yield Job(
-            config=config, plan=order.plan, parts=parts, parts_entry=order.parts_entry,
+    with MetricsWriter(spec.run_dir, position=0) as writer:
+        yield RunContext(
+            config=config, plan=spec.plan, factory=factory, factory_entry=spec.factory_entry,
             learner=Learner(
-                network=parts.network(), method=method, config=config,
-                batch_frames=config.batch_unrolls * parts.layout.frames, total_frames=None,
+                network=factory.network(), method=method, config=config,
+                batch_frames=config.batch_unrolls * factory.layout.frames, total_frames=None,
             ),
             intake=Intake(
-                parts.codec, config.batch_unrolls, mixer, discount=config.discount, reward_clip=config.reward_clip
+                factory.codec, config.batch_unrolls, mixer, discount=config.discount, reward_clip=config.reward_clip
             ),
-            cursor=PlanCursor(order.plan, config.slots),
-            recorder=Recorder(writer, record_every_updates=config.record_every_updates, listeners=order.listeners),
-            checkpoints=CheckpointStore(order.run_dir / "checkpoints"), run_dir=order.run_dir, stop=order.stop,
+            cursor=PlanCursor(spec.plan, config.slots),
+            recorder=Recorder(writer, record_every_updates=config.record_every_updates, listeners=spec.listeners),
+            checkpoints=CheckpointStore(spec.run_dir / "checkpoints"), run_dir=spec.run_dir, stop=spec.stop,
         )  # fmt: skip
 
 
 @contextmanager
-def open_idle_job(order: Order) -> Iterator[Job]:
+def open_idle_job(spec: RunSpec) -> Iterator[RunContext]:
     """The same, with a learner that learns nothing."""
-    with open_job(order) as job:
-        yield replace(job, learner=cast(Learner, _NoLearner(job.learner)))
+    with open_job(spec) as context:
+        yield replace(context, learner=cast(Learner, _NoLearner(context.learner)))

@@ -61,7 +61,7 @@ from clearl.replay.store import open_store
 from clearl.runtimes import RUNTIMES
 from clearl.runtimes.host import StopFlag, check_autocast, stop_on_signals
 from clearl.runtimes.recorder import Recorder
-from clearl.runtimes.runtime import Job, Order
+from clearl.runtimes.runtime import RunContext, RunSpec
 from clearl.runtimes.state import fitting
 from clearl.seeding import derive
 from clearl.spaces import TaskSpec, spec_from_json, spec_to_json
@@ -71,12 +71,12 @@ from clearl.tasks.plan import Plan, lengthened
 from clearl.tasks.schedule import PlanCursor
 from clearl.unroll import UnrollLayout
 
-PARTS_ENTRY = "clearl.experiment:load_parts"
+PARTS_ENTRY = "clearl.experiment:load_factory"
 JOB_ENTRY = "clearl.experiment:open_job"
 
 
-class RunParts:
-    """Makes workers, evaluators and networks of one run; see `clearl.runtimes.runtime.Parts`."""
+class RunFactory:
+    """Makes workers, evaluators and networks of one run; see `clearl.runtimes.runtime.Factory`."""
 
     def __init__(self, config: RunConfig, run_dir: Path, capacity_unrolls: int, store_kind: StoreKind) -> None:
         self.config, self.run_dir = config, run_dir
@@ -135,14 +135,14 @@ class RunParts:
         )  # fmt: skip
 
 
-def load_parts(config_yaml: str, run_dir: Path) -> RunParts:
+def load_factory(config_yaml: str, run_dir: Path) -> RunFactory:
     """The parts of the run in `run_dir`, made again in another process."""
     replay = RunDir(run_dir).meta.get("replay")
     if not isinstance(replay, dict) or type(capacity := replay.get("capacity_unrolls")) is not int or capacity < 1:
         raise CorruptFileError(f"{run_dir / META_FILE} does not say how much replay the run holds")
     store = "disk" if replay.get("store") == "disk" else "ram"
     import_plugins(named_modules(parse_yaml(config_yaml, "config")))  # they may declare some of the settings
-    return RunParts(from_yaml(config_yaml), run_dir, capacity, store)
+    return RunFactory(from_yaml(config_yaml), run_dir, capacity, store)
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ def _run_plan(
                 watchers = list(options.listeners)
                 if options.console:
                     watchers.append(_open_console(config, plan, run_dir, stack))
-                RUNTIMES.get(config.runtime)(Order(config, plan, out, JOB_ENTRY, PARTS_ENTRY, stop, watchers))
+                RUNTIMES.get(config.runtime)(RunSpec(config, plan, out, JOB_ENTRY, PARTS_ENTRY, stop, watchers))
         except BaseException as error:
             with suppress(StorageError):  # a full disk must not hide what went wrong
                 run_dir.set_status("failed")
@@ -306,10 +306,10 @@ def _with_checkpoint(error: DivergedError, run_dir: RunDir) -> DivergedError:
 
 
 @contextmanager
-def open_job(order: Order) -> Iterator[Job]:
-    """The parts of a run, in the process of its learner; see `clearl.runtimes.runtime.Order`."""
+def open_job(order: RunSpec) -> Iterator[RunContext]:
+    """The parts of a run, in the process of its learner; see `clearl.runtimes.runtime.RunSpec`."""
     config, plan, run_dir = order.config, order.plan, RunDir(order.run_dir)
-    parts = load_parts(to_yaml(config), run_dir.path)
+    parts = load_factory(to_yaml(config), run_dir.path)
     # Where the metrics end before a checkpoint's position, the older one can write the missing rows again.
     checkpoints = CheckpointStore(
         run_dir.checkpoints_path,
@@ -326,11 +326,11 @@ def open_job(order: Order) -> Iterator[Job]:
         for mirror in open_mirrors(run_dir.path, config.mirror_names):
             stack.callback(mirror.close)
             watchers.append(mirror.write)
-        yield Job(
+        yield RunContext(
             config=config,
             plan=plan,
-            parts=parts,
-            parts_entry=order.parts_entry,
+            factory=parts,
+            factory_entry=order.factory_entry,
             learner=Learner(
                 network=parts.trained_network(), method=parts.method, config=config,
                 batch_frames=batch_frames, total_frames=plan.total_frames,

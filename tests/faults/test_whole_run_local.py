@@ -13,7 +13,7 @@ from run_processes import RowCounter, alive, children, shared_memory, wait_until
 from whole_runs import assert_equal, contents, finish, rows, shards, small_config, start, state, top_by_number
 
 from clearl.config import RunConfig, to_yaml
-from clearl.experiment import load_parts
+from clearl.experiment import load_factory
 from clearl.records.run_dir import RunDir
 
 
@@ -30,7 +30,7 @@ Held = dict[int, dict]
 def on_disk(out: Path, config: RunConfig, scratch: Path) -> list[tuple[int, Held]]:
     """For each slot, how many unrolls its files account for and what they hold, read from a copy."""
     shutil.copytree(out, scratch)
-    parts = load_parts(to_yaml(config), scratch)
+    parts = load_factory(to_yaml(config), scratch)
     found = []
     for slot in range(config.slots):
         shard = parts.shard(slot)

@@ -45,7 +45,7 @@ def an_intake(batch: int) -> Intake:
     return Intake(CODEC, batch, EitherMixer(0, 0), discount=1.0, reward_clip="none")
 
 
-def crew(slots: int, count: int) -> list[FakeWorker]:
+def cluster(slots: int, count: int) -> list[FakeWorker]:
     return [FakeWorker(part.tolist()) for part in np.array_split(np.arange(slots), count)]
 
 
@@ -56,7 +56,7 @@ def test_all_grants_are_read_and_segments_do_not_mix_out_of_order(data: st.DataO
     batch = data.draw(st.integers(1, slots))
     count = data.draw(st.integers(1, slots))
     plan = Plan("p", tuple(single("t", frames=data.draw(st.integers(1, 30))) for _ in range(3)), ("t",))
-    cursor, intake, workers = PlanCursor(plan, slots), an_intake(batch), crew(slots, count)
+    cursor, intake, workers = PlanCursor(plan, slots), an_intake(batch), cluster(slots, count)
     draining = data.draw(st.integers(0, 60))  # from this read on, nothing new is granted
     read, grants, segments = 0, 0, []
     while True:
@@ -92,7 +92,7 @@ def test_a_resume_with_any_number_of_workers_goes_on(data: st.DataObject) -> Non
     batch = data.draw(st.integers(1, slots))
     intake, read, learnt = an_intake(batch), 0, 0
     for _ in range(3):
-        workers = crew(slots, data.draw(st.integers(1, slots)))
+        workers = cluster(slots, data.draw(st.integers(1, slots)))
         saved, intake = intake.state(), an_intake(batch)
         intake.restore(*saved)
         for _ in range(data.draw(st.integers(1, 4))):

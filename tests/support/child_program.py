@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 
 from clearl.errors import EnvironmentFaultError
-from clearl.runtimes.backend import Outlet, Places
+from clearl.runtimes.backend import Endpoints, MessageSink
 from clearl.runtimes.messages import Failed, Message, Produce, Ready, Setup
 from clearl.runtimes.programs import Stopwatch
 
@@ -16,8 +16,8 @@ from clearl.runtimes.programs import Stopwatch
 class ChildProgram:
     """`ready` holds our pid; each `Produce` names a deed."""
 
-    def __init__(self, outlet: Outlet, setup: Setup, places: Places) -> None:
-        self._outlet, self.watch = outlet, Stopwatch()
+    def __init__(self, sink: MessageSink, setup: Setup, places: Endpoints) -> None:
+        self._outlet, self.watch = sink, Stopwatch()
         self.ready = Ready((os.getpid(), len(places.descriptors)), 0)  # type: ignore[attr-defined]
 
     def handle(self, message: Message) -> Iterator[Message]:

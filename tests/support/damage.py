@@ -13,7 +13,7 @@ from whole_runs import assert_equal, contents
 
 from clearl.config import RunConfig, from_yaml, to_yaml
 from clearl.errors import ClearlError
-from clearl.experiment import RunParts, load_parts
+from clearl.experiment import RunFactory, load_factory
 from clearl.records.reader import scan_rows
 from clearl.records.run_dir import RunDir
 from clearl.records.writer import check_position
@@ -83,8 +83,8 @@ def load_replay(out: Path, config: RunConfig) -> Loaded:
 
 
 @cache
-def _parts(out: Path, config: RunConfig) -> RunParts:
-    return load_parts(to_yaml(config), out)
+def _parts(out: Path, config: RunConfig) -> RunFactory:
+    return load_factory(to_yaml(config), out)
 
 
 LOADERS: dict[str, Callable[[Path, RunConfig], Loaded]] = {

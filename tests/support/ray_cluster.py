@@ -14,7 +14,7 @@ from whole_runs import rows, small_config, state
 from clearl.config import RunConfig
 from clearl.records.run_dir import RunDir
 from clearl.records.schema import Row
-from clearl.runtimes.cluster.backend import Wanted
+from clearl.runtimes.cluster.backend import ActorRequest
 from clearl.runtimes.cluster.driver import Driver
 from clearl.runtimes.cluster.ray import connected
 
@@ -33,11 +33,11 @@ def ray_config(**changes: Any) -> RunConfig:
 
 
 def at_updates(deeds: dict[int, Callable[[], None]]) -> Callable[[Row], None]:
-    def listen(row: Row) -> None:
+    def wait(row: Row) -> None:
         if row["kind"] == "train" and row["updates"] in deeds:
             deeds[row["updates"]]()
 
-    return listen
+    return wait
 
 
 def assert_counts(out: Path) -> None:
@@ -107,7 +107,7 @@ def children(monkeypatch: pytest.MonkeyPatch, listening: set[str]) -> dict[str, 
     found: dict[str, Placed] = {}
     child, learner = Driver._child, RayHost.learner
 
-    def remember_child(self: Driver, wanted: Wanted) -> Any:
+    def remember_child(self: Driver, wanted: ActorRequest) -> Any:
         actor: Any = child(self, wanted)
         found[wanted.name] = Placed(actor.handle)
         return actor

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from clearl.config import RunConfig, to_yaml
-from clearl.experiment import load_parts, run
+from clearl.experiment import load_factory, run
 from clearl.records.reader import scan_rows
 from clearl.records.run_dir import RunDir
 from clearl.records.schema import Row
@@ -107,7 +107,7 @@ def state(out: Path) -> dict[str, Any]:
 
 def shards(out: Path, config: RunConfig) -> list[ReplayShard]:
     """The replay of a run that has ended, as its newest checkpoint left it."""
-    parts, sequences = load_parts(to_yaml(config), out), state(out)["shards"]
+    parts, sequences = load_factory(to_yaml(config), out), state(out)["shards"]
     assert len(sequences) == (config.slots if parts.method.replay_fraction > 0 else 0)
     found = [parts.shard(slot) for slot in range(len(sequences))]
     for shard, sequence in zip(found, sequences, strict=True):

@@ -56,13 +56,13 @@ class Stage:
     def wait_until_ready(self) -> None:
         """Return when all processes have built what they need and warmed up."""
         for child in self._children:
-            self.flops_per_frame = float(self._hear(child)["flops_per_frame"])
+            self.flops_per_frame = float(self._receive(child)["flops_per_frame"])
 
     def measure(self, seconds: float) -> Reading:
         """Work for `seconds` in all processes at once."""
         for child in self._children:
             _tell(child, str(seconds))
-        answers = [self._hear(child) for child in self._children]
+        answers = [self._receive(child) for child in self._children]
         cpu_s = sum(answer["cpu_seconds"] for answer in answers)
         return Reading(
             frames_per_s=sum(answer["frames"] / answer["seconds"] for answer in answers),
@@ -70,7 +70,7 @@ class Stage:
             split=answers[0]["split"],
         )
 
-    def _hear(self, child: subprocess.Popen[str]) -> dict[str, Any]:
+    def _receive(self, child: subprocess.Popen[str]) -> dict[str, Any]:
         line = cast(IO[str], child.stdout).readline()
         if not line:
             raise WorkerError(f"the process that measures {self.name} ended with code {child.wait()}; see above")

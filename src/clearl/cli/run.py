@@ -13,7 +13,7 @@ from clearl.cli.output import tell
 from clearl.config import RunConfig, load_yaml, resolve
 from clearl.plugins import import_asked, import_plugins, named_modules
 from clearl.runtimes.host import quick_imports
-from clearl.runtimes.local.processes import head_start
+from clearl.runtimes.local.processes import prewarm
 
 ABOUT = """Train one agent on a stream of tasks. The same command on the same directory goes on where it stopped.
 Settings come from the defaults, then --preset, then --config, then the flags below; `none` unsets one."""
@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
 
 def train(config: RunConfig, out: str, **options: Any) -> int:
     """Train into `out` and say how it ended; the exit code."""
-    with head_start(config, "clearl.experiment"):
+    with prewarm(config, "clearl.experiment"):
         with quick_imports():
             from clearl.experiment import run
 

@@ -14,7 +14,7 @@ from clearl.unroll import Payload, Unroll, UnrollLayout
 Wake = Callable[[], None]
 
 
-class Pairs(Protocol):
+class PairReader(Protocol):
     """Where the pairs of one worker can be read; what was reported stays there whatever happens to the worker."""
 
     new: Unroll
@@ -25,21 +25,21 @@ class Pairs(Protocol):
     def close(self) -> None: ...
 
 
-class Board(Protocol):
+class WeightStore(Protocol):
     """Where the learner shows weights to children."""
 
-    def next_place(self) -> np.ndarray:
+    def buffer(self) -> np.ndarray:
         """Where the next weights are to be put, [size] float32."""
         ...
 
-    def show(self, version: int, frames: int) -> None:
+    def publish(self, version: int, frames: int) -> None:
         """Show what was put into `next_place`."""
         ...
 
     def close(self) -> None: ...
 
 
-class Child(Protocol):
+class RemoteProcess(Protocol):
     """A process somewhere that does one thing at a time."""
 
     def begin(self, setup: Setup, shared: Sequence[Any]) -> None:
@@ -59,7 +59,7 @@ class Child(Protocol):
         """Make sure that it has gone; its exit code where there is one."""
         ...
 
-    def cause_of_death(self, code: int | None) -> tuple[str, bool]:
+    def exit_reason(self, code: int | None) -> tuple[str, bool]:
         """Why it has gone, in words, and whether it brought that about itself. After `end`, with its exit code."""
         ...
 
@@ -68,16 +68,16 @@ class Child(Protocol):
         ...
 
 
-class Site(Protocol):
+class Backend(Protocol):
     """Where the children of one run live."""
 
     workers: int
     evaluators: Sequence[tuple[str, ...]]
     """The tasks of each evaluator."""
-    keeps_later: bool
+    keep_unrolls_after_checkpoint: bool
     """Whether a resumed run takes up what its shards hold from after the checkpoint."""
 
-    def take(self, wake: Wake) -> Child:
+    def take(self, wake: Wake) -> RemoteProcess:
         """A new child to begin with; `listen` gives `wake` back whenever it has something to say."""
         ...
 
@@ -85,34 +85,34 @@ class Site(Protocol):
         """A child has died: more may follow."""
         ...
 
-    def let_go(self, child: Any) -> None:
+    def unregister(self, child: Any) -> None:
         """Listen to it no more."""
         ...
 
-    def listen(self, wait_s: float) -> list[Wake]:
+    def wait(self, wait_s: float) -> list[Wake]:
         """Wait until a child says something, but no longer than that."""
         ...
 
-    def pairs(self, layout: UnrollLayout, slots: int, draws: int) -> Pairs:
+    def pairs(self, layout: UnrollLayout, slots: int, draws: int) -> PairReader:
         """A place for the pairs of a worker with so many slots, each with `draws` replayed unrolls."""
         ...
 
-    def board(self, size: int) -> Board: ...
+    def weight_store(self, size: int) -> WeightStore: ...
 
 
-class Outlet(Protocol):
+class MessageSink(Protocol):
     """Takes what a child says in the midst of work."""
 
     def send(self, message: Message) -> None: ...
 
 
-class Link(Outlet, Protocol):
+class Connection(MessageSink, Protocol):
     """A child's end of its connection."""
 
     def receive(self) -> Message: ...
 
 
-class Weights(Protocol):
+class WeightSource(Protocol):
     """Brings weights of the learner into a network."""
 
     def read(self) -> tuple[int, int]:
@@ -120,7 +120,7 @@ class Weights(Protocol):
         ...
 
 
-class OwnPairs(Protocol):
+class PairWriter(Protocol):
     """Where a worker puts its pairs: it fills `new` in place."""
 
     new: Unroll
@@ -132,9 +132,9 @@ class OwnPairs(Protocol):
         ...
 
 
-class Places(Protocol):
+class Endpoints(Protocol):
     """What a child shares with the learner."""
 
-    def weights(self, network: PolicyNetwork) -> Weights: ...
+    def weights(self, network: PolicyNetwork) -> WeightSource: ...
 
-    def pairs(self, layout: UnrollLayout, slots: int, draws: int) -> OwnPairs: ...
+    def pairs(self, layout: UnrollLayout, slots: int, draws: int) -> PairWriter: ...

@@ -5,20 +5,20 @@ from __future__ import annotations
 from clearl.acting.evaluator import Evaluation, EvaluationCancelled
 from clearl.learning.batching import Pairs
 from clearl.records.schema import summary_row
-from clearl.runtimes.runtime import Job, Order
-from clearl.runtimes.state import Progress, fitting
+from clearl.runtimes.runtime import RunContext, RunSpec
+from clearl.runtimes.state import RunState, fitting
 from clearl.storage.checkpoints import Saved
 
 
-def run_inline(order: Order) -> None:
+def run_inline(spec: RunSpec) -> None:
     """Act, learn, evaluate, in turn."""
-    with order.open() as job:
-        _run(job)
+    with spec.open() as context:
+        _run(context)
 
 
-def _run(job: Job) -> None:
-    saved = job.checkpoints.newest()
-    run = _InlineRun(job, incarnation=_incarnation(saved))
+def _run(context: RunContext) -> None:
+    saved = context.checkpoints.newest()
+    run = _InlineRun(context, incarnation=_incarnation(saved))
     try:
         if saved is None:
             run.begin()
@@ -30,35 +30,35 @@ def _run(job: Job) -> None:
 
 
 class _InlineRun:
-    def __init__(self, job: Job, *, incarnation: int) -> None:
-        self.job, self.slots = job, list(range(job.config.slots))
-        self.worker = job.parts.worker(self.slots, job.learner.network, incarnation=incarnation)
-        self.evaluator = job.parts.evaluator(job.learner.network)
-        self.new = job.parts.layout.empty(len(self.slots))
-        self.progress = Progress(job)
+    def __init__(self, context: RunContext, *, incarnation: int) -> None:
+        self.context, self.slots = context, list(range(context.config.slots))
+        self.worker = context.factory.worker(self.slots, context.learner.network, incarnation=incarnation)
+        self.evaluator = context.factory.evaluator(context.learner.network)
+        self.new = context.factory.layout.empty(len(self.slots))
+        self.state = RunState(context)
 
     def loop(self) -> None:
-        job, round_frames = self.job, len(self.slots) * self.job.parts.layout.frames
-        while not self.progress.finished:
-            if self.progress.evaluation_due:
+        context, round_frames = self.context, len(self.slots) * self.context.factory.layout.frames
+        while not self.state.finished:
+            if self.state.evaluation_due:
                 self._evaluate()
             self._switch_if_due()
-            grant = None if job.stop else job.cursor.grant(round_frames)
+            grant = None if context.stop else context.cursor.grant(round_frames)
             if grant is None:
                 return self._end()
             self._round(grant.segment, grant.tasks)
-            if self.progress.checkpoint_due:
+            if self.state.checkpoint_due:
                 self._checkpoint()
 
     def begin(self) -> None:
         """Start from nothing, whatever a run that never came to a checkpoint left in the replay store."""
         for shard in self.worker.shards:
             shard.restore(0)
-        self.job.recorder.begin(self.job.plan)
+        self.context.recorder.begin(self.context.plan)
 
     def resume(self, saved: Saved) -> None:
         """Go on from a checkpoint, exactly."""
-        tree = self.progress.restore(saved)
+        tree = self.state.restore(saved)
         with fitting(saved.path):
             for shard, sequence in zip(self.worker.shards, tree["shards"], strict=True):
                 shard.restore(int(sequence))
@@ -66,40 +66,40 @@ class _InlineRun:
                 self.worker.actor.restore(tree["actor"])
         if lost := sum(shard.counters()["lost"] for shard in self.worker.shards):
             problem = f"{lost} unrolls of replay are lost: they were in RAM only, or damaged on disk"
-            self.job.recorder.fault(self.job.learner, "replay", problem)
+            self.context.recorder.fault(self.context.learner, "replay", problem)
 
     def close(self) -> None:
         self.worker.close()
         self.evaluator.close()
 
     def _round(self, segment: int, tasks: tuple[str, ...]) -> None:
-        job, version = self.job, self.job.learner.updates
-        job.cursor.count_episodes(segment, len(self.worker.act(tasks, self.new)))
+        context, version = self.context, self.context.learner.updates
+        context.cursor.count_episodes(segment, len(self.worker.act(tasks, self.new)))
         replay = self.worker.replay_counters()
-        full = job.intake.take(Pairs(self.slots, self.new, self.worker.recall(), version))
+        full = context.intake.take(Pairs(self.slots, self.new, self.worker.recall(), version))
         self.worker.remember(self.new)
         for staging in full:
-            self.progress.update(*job.intake.batch(staging), tasks, replay)
+            self.state.update(*context.intake.batch(staging), tasks, replay)
 
     def _evaluate(self) -> None:
-        learner = self.job.learner
+        learner = self.context.learner
         if evaluations := self._play(switch=False):
-            self.progress.evaluated(evaluations, frames=learner.frames, updates=learner.updates)
+            self.state.evaluated(evaluations, frames=learner.frames, updates=learner.updates)
 
     def _switch_if_due(self) -> None:
         """Evaluate where the segment that was trained on is over, before anything of the next one is."""
-        learner, next_segment = self.job.learner, self.job.cursor.next_segment()
-        if next_segment > self.progress.segment and (evaluations := self._play(switch=True)):
-            ended = self.progress.segment
-            self.progress.enter(next_segment)
-            self.progress.evaluated_switch(evaluations, ended, frames=learner.frames, updates=learner.updates)
+        learner, next_segment = self.context.learner, self.context.cursor.next_segment()
+        if next_segment > self.state.segment and (evaluations := self._play(switch=True)):
+            ended = self.state.segment
+            self.state.enter(next_segment)
+            self.state.evaluated_switch(evaluations, ended, frames=learner.frames, updates=learner.updates)
 
     def _play(self, *, switch: bool) -> list[Evaluation]:
         """All tasks; none of them if the run is told to stop meanwhile, so that it can repeat them all."""
-        tasks, stop = self.job.plan.evaluate, self.job.stop
+        tasks, stop = self.context.plan.evaluate, self.context.stop
         try:
             return self.evaluator.evaluate(
-                tasks, self.job.learner.updates, switch=switch, training=self.progress.tasks_in_training(),
+                tasks, self.context.learner.updates, switch=switch, training=self.state.tasks_in_training(),
                 cancelled=stop.__bool__,
             )  # fmt: skip
         except EvaluationCancelled:
@@ -107,24 +107,22 @@ class _InlineRun:
 
     def _end(self) -> None:
         """The plan is through, or the run was told to stop."""
-        if not self.job.stop and self.progress.evaluated_frames != self.job.learner.frames:
+        if not self.context.stop and self.state.evaluated_frames != self.context.learner.frames:
             self._evaluate()
-        self.progress.finished = not self.job.stop
-        if self.progress.finished:
-            self.job.recorder.emit(summary_row({"evaluations": self.progress.evaluations}))
+        self.state.finished = not self.context.stop
+        if self.state.finished:
+            self.context.recorder.emit(summary_row({"evaluations": self.state.evaluations}))
         self._checkpoint()
 
     def _checkpoint(self) -> None:
         for shard in self.worker.shards:
             shard.sync()
-        self.progress.save(
-            shards=[shard.next_sequence for shard in self.worker.shards], actor=self.worker.actor.state()
-        )
+        self.state.save(shards=[shard.next_sequence for shard in self.worker.shards], actor=self.worker.actor.state())
         self._release_replay()
 
     def _release_replay(self) -> None:
         """Nothing before the oldest checkpoint that is kept will be asked for again."""
-        oldest = self.job.checkpoints.oldest()
+        oldest = self.context.checkpoints.oldest()
         if oldest is not None:
             for shard, sequence in zip(self.worker.shards, oldest.json["shards"], strict=True):
                 shard.set_floor(int(sequence))

@@ -15,14 +15,14 @@ from clearl.errors import WorkerError
 from clearl.learning.batching import Intake, Staging
 from clearl.nets.weights import FlatWeights
 from clearl.records.schema import summary_row
-from clearl.runtimes.backend import Board, Site
+from clearl.runtimes.backend import Backend, WeightStore
 from clearl.runtimes.host import cores
 from clearl.runtimes.messages import Evaluate
 from clearl.runtimes.programs import Stopwatch
-from clearl.runtimes.remote import Evaluators, RemoteEvaluator, RemoteWorker
-from clearl.runtimes.runtime import Job
-from clearl.runtimes.state import Progress, Snapshot
-from clearl.runtimes.supervision import Surroundings
+from clearl.runtimes.remote import RemoteEvaluator, RemoteEvaluators, RemoteWorker
+from clearl.runtimes.runtime import RunContext
+from clearl.runtimes.state import RunState, Snapshot
+from clearl.runtimes.supervision import SupervisorContext
 
 _GLANCE_S = 0.1
 _STOP_S = 5.0
@@ -31,16 +31,16 @@ _MOST_SNAPSHOTS = 8
 """Switches whose evaluation may be pending before training waits: each holds a copy of the weights."""
 
 
-def run_at(site: Site, job: Job, *, deaths: Sequence[str] = ()) -> None:
+def run_loop(backend: Backend, context: RunContext, *, deaths: Sequence[str] = ()) -> None:
     """Train with the children of a site; none of them outlives this call.
 
     `deaths`: of learners before this one, as far as the metrics do not tell of them.
     """
-    with learner_threads(job.config.learner_threads):
-        run = DistributedRun(job, site)
+    with learner_threads(context.config.learner_threads):
+        run = LearnerLoop(context, backend)
         try:
             for problem in deaths:
-                job.recorder.fault(job.learner, "learner", problem)
+                context.recorder.fault(context.learner, "learner", problem)
             run.loop()
         finally:
             run.close()
@@ -67,30 +67,30 @@ class _Switch:
     segment: int
 
 
-class DistributedRun:
+class LearnerLoop:
     """One run whose children live at `site`; the same counts come out wherever that is."""
 
-    def __init__(self, job: Job, site: Site) -> None:
-        self.job, self.site, self.progress, self.watch = job, site, Progress(job), Stopwatch()
-        saved = job.checkpoints.newest()
-        sequences: Sequence[int] = [0] * job.config.slots
+    def __init__(self, context: RunContext, backend: Backend) -> None:
+        self.context, self.backend, self.state, self.watch = context, backend, RunState(context), Stopwatch()
+        saved = context.checkpoints.newest()
+        sequences: Sequence[int] = [0] * context.config.slots
         if saved is None:
-            job.recorder.begin(job.plan)
+            context.recorder.begin(context.plan)
         else:
-            sequences = [int(sequence) for sequence in self.progress.restore(saved)["shards"]]
-        job.learner.measure = self._part
-        self.flat = FlatWeights(job.learner.network)
-        self.board = site.board(self.flat.size)
-        self._show_weights(self.board)
-        around = Surroundings(site, job.config.worker_timeout_s, self._fault, self._restarted)
+            sequences = [int(sequence) for sequence in self.state.restore(saved)["shards"]]
+        context.learner.measure = self._part
+        self.flat = FlatWeights(context.learner.network)
+        self.weight_store = backend.weight_store(self.flat.size)
+        self._publish_weights(self.weight_store)
+        supervision = SupervisorContext(backend, context.config.worker_timeout_s, self._fault, self._restarted)
         self.workers = [
-            RemoteWorker(i, slots, [sequences[s] for s in slots], job, self.board, around)
-            for i, slots in enumerate(divide(job.config.slots, site.workers))
+            RemoteWorker(i, slots, [sequences[s] for s in slots], context, self.weight_store, supervision)
+            for i, slots in enumerate(divide(context.config.slots, backend.workers))
         ]
-        self.evaluators = Evaluators(job, site.board(self.flat.size), around)
+        self.evaluators = RemoteEvaluators(context, backend.weight_store(self.flat.size), supervision)
         self.grants, self.glanced_at = 0, 0.0
         self.waiting: deque[_Waiting | _Switch] = deque()
-        self.read_segment = self.progress.segment
+        self.read_segment = self.state.segment
         self.evaluated: Snapshot | None = None
         """The snapshot under evaluation; None for weights between switches, or nothing."""
         self.settling = False
@@ -98,20 +98,20 @@ class DistributedRun:
         self.evaluators_wait = True
 
     def loop(self) -> None:
-        while not self.progress.finished:
-            if self.job.stop:
+        while not self.state.finished:
+            if self.context.stop:
                 return self._stop()
             if self._through():
                 return self._finish()
-            if self.progress.checkpoint_due and self._settle():
+            if self.state.checkpoint_due and self._settle():
                 self._save()
             self._grant_all()
             self._evaluate_if_due()
             if self._evaluator_lags():
-                self._hear(_GLANCE_S)
+                self._receive(_GLANCE_S)
             elif not self._learn():
                 self._check_moving()
-                self._hear(_GLANCE_S)
+                self._receive(_GLANCE_S)
 
     def close(self) -> None:
         """End all children: in good order where they wait for work, at once where they do not."""
@@ -122,8 +122,8 @@ class DistributedRun:
             process.end(max(0.0, deadline - time.monotonic()) if asked else 0.0)
         for worker in self.workers:
             worker.close()
-        self.evaluators.board.close()
-        self.board.close()
+        self.evaluators.weight_store.close()
+        self.weight_store.close()
 
     # Acting and learning.
 
@@ -133,10 +133,10 @@ class DistributedRun:
 
     def _grant(self, worker: RemoteWorker) -> None:
         if worker.grant is None and not self.settling:
-            grant = self.job.cursor.grant(worker.round_frames)
+            grant = self.context.cursor.grant(worker.round_frames)
             if grant is not None:
                 self.grants += 1
-                worker.give(grant, self.grants)
+                worker.send_grant(grant, self.grants)
 
     def _learn(self) -> bool:
         """Learn from one batch; where none waits, read pairs of one worker first. False where nothing was to be had."""
@@ -154,8 +154,8 @@ class DistributedRun:
         """Unless a batch waits already, read the pairs of one worker and let it go on; whether there were any."""
         if self.waiting:
             return False
-        self._hear(0.0)
-        worker = next_to_read(self.workers, self.job.intake)
+        self._receive(0.0)
+        worker = next_to_read(self.workers, self.context.intake)
         if worker is None:
             return False
         with self.watch("reading"):
@@ -164,8 +164,8 @@ class DistributedRun:
                 self.read_segment = worker.grant.segment
                 self.waiting.append(_Switch(self.read_segment))
             tasks, replay = worker.grant.tasks, self._replay_counters()
-            full = self.job.intake.take(worker.pairs())
-            self.job.cursor.count_episodes(worker.grant.segment, worker.report.episodes)
+            full = self.context.intake.take(worker.pairs())
+            self.context.cursor.count_episodes(worker.grant.segment, worker.report.episodes)
             worker.acknowledge()
         self.waiting += [_Waiting(staging, tasks, replay) for staging in full]
         self._grant(worker)
@@ -177,18 +177,18 @@ class DistributedRun:
             return
         grants = {worker.process.name: worker.grant and worker.grant.segment for worker in self.workers}
         raise WorkerError(
-            f"the run stands still: no worker acts and no pairs can be read at {self.job.learner.frames} frames "
-            f"(segments under way: {grants}, slots in open batches: {self.job.intake.waiting_slots}); "
+            f"the run stands still: no worker acts and no pairs can be read at {self.context.learner.frames} frames "
+            f"(segments under way: {grants}, slots in open batches: {self.context.intake.waiting_slots}); "
             "the same command goes on from the last checkpoint"
         )
 
     def _update(self, full: _Waiting) -> None:
         with self.watch("reading"):
-            batch, mean_version = self.job.intake.batch(full.staging)
+            batch, mean_version = self.context.intake.batch(full.staging)
         with self.watch("learner"):
-            self.progress.update(batch, mean_version, full.tasks, full.replay)
+            self.state.update(batch, mean_version, full.tasks, full.replay)
         with self.watch("weights"):
-            self._show_weights(self.board)
+            self._publish_weights(self.weight_store)
         self.evaluators_wait = False
 
     @contextmanager
@@ -205,16 +205,16 @@ class DistributedRun:
         names = ("held", "bytes", "quarantined")
         return {name: sum(worker.replay.get(name, 0) for worker in self.workers) for name in names}
 
-    def _show_weights(self, board: Board) -> None:
-        self.flat.write_to(board.next_place())
-        board.show(self.job.learner.updates, self.job.learner.frames)
+    def _publish_weights(self, weight_store: WeightStore) -> None:
+        self.flat.write_to(weight_store.buffer())
+        weight_store.publish(self.context.learner.updates, self.context.learner.frames)
 
     # Children.
 
-    def _hear(self, wait_s: float) -> None:
+    def _receive(self, wait_s: float) -> None:
         """Take in what children said; now and then look after those that say nothing."""
         with self.watch("waiting"):
-            heard = self.site.listen(wait_s)
+            heard = self.backend.wait(wait_s)
         for wake in heard:
             wake()
         now = time.monotonic()
@@ -227,67 +227,65 @@ class DistributedRun:
         return [*self.workers, *self.evaluators.members]
 
     def _fault(self, name: str, problem: str) -> None:
-        self.job.recorder.fault(self.job.learner, name, problem)
+        self.context.recorder.fault(self.context.learner, name, problem)
 
     def _restarted(self, name: str, after_s: float) -> None:
-        self.job.recorder.restarted(self.job.learner, name, after_s)
+        self.context.recorder.restarted(self.context.learner, name, after_s)
 
     # Evaluation.
 
     def _switch(self, segment: int) -> None:
         """All of the segments before `segment` has been learnt from: keep the weights for the evaluator."""
-        learner, ended = self.job.learner, self.progress.segment
-        self.progress.enter(segment)
+        learner, ended = self.context.learner, self.state.segment
+        self.state.enter(segment)
         weights = np.empty(self.flat.size, np.float32)
         self.flat.write_to(weights)
-        self.progress.snapshots.append(Snapshot(ended, learner.updates, learner.frames, weights))
+        self.state.snapshots.append(Snapshot(ended, learner.updates, learner.frames, weights))
         self.evaluators_wait = False
 
     def _evaluate_if_due(self) -> None:
         """Training goes on meanwhile; an evaluator that lags skips to the newest weights, but no switch."""
         if not self._record_evaluation():
             return
-        if self.progress.snapshots:
-            self._start_switch_evaluation(self.progress.snapshots[0])
-        elif self.progress.evaluation_due:
+        if self.state.snapshots:
+            self._start_switch_evaluation(self.state.snapshots[0])
+        elif self.state.evaluation_due:
             self._start_evaluation()
 
     def _evaluator_lags(self) -> bool:
         """Whether training has to wait for the evaluator."""
         if not self.evaluators.busy:
             return False
-        pending = len(self.progress.snapshots) - (self.evaluated is not None)
-        if self.job.config.eval_wait and (pending or self.progress.evaluation_due):
+        pending = len(self.state.snapshots) - (self.evaluated is not None)
+        if self.context.config.eval_wait and (pending or self.state.evaluation_due):
             return not self.evaluators_wait
         return pending >= _MOST_SNAPSHOTS
 
     def _start_evaluation(self) -> None:
-        self._show_weights(self.evaluators.board)
-        self.evaluators.evaluate(Evaluate(training=self.progress.tasks_in_training()))
+        self._publish_weights(self.evaluators.weight_store)
+        self.evaluators.evaluate(Evaluate(training=self.state.tasks_in_training()))
 
     def _start_switch_evaluation(self, snapshot: Snapshot) -> None:
-        self.evaluated, board = snapshot, self.evaluators.board
-        np.copyto(board.next_place(), snapshot.weights)
-        board.show(snapshot.updates, snapshot.frames)
-        self.evaluators.evaluate(Evaluate(switch=True, training=self.progress.tasks_in_training(snapshot.segment)))
+        self.evaluated, weight_store = snapshot, self.evaluators.weight_store
+        np.copyto(weight_store.buffer(), snapshot.weights)
+        weight_store.publish(snapshot.updates, snapshot.frames)
+        self.evaluators.evaluate(Evaluate(switch=True, training=self.state.tasks_in_training(snapshot.segment)))
 
     def _record_evaluation(self) -> bool:
         """Write down an evaluation that has come to its end; whether the evaluator is free."""
         done = self.evaluators.take()
         if done is not None and self.evaluated is not None:
-            switch, self.evaluated = self.progress.snapshots.popleft(), None
-            self.progress.evaluated_switch(
-                done.evaluations, switch.segment, frames=switch.frames, updates=switch.updates
-            )
+            switch, self.evaluated = self.state.snapshots.popleft(), None
+            self.state.evaluated_switch(done.evaluations, switch.segment, frames=switch.frames, updates=switch.updates)
         elif done is not None:
-            self.progress.evaluated(done.evaluations, frames=done.frames, updates=done.updates)
+            self.state.evaluated(done.evaluations, frames=done.frames, updates=done.updates)
         return not self.evaluators.busy
 
     # Checkpoints and the end.
 
     def _through(self) -> bool:
         idle = not self.waiting and all(worker.grant is None for worker in self.workers)
-        return idle and self.job.cursor.finished
+        return idle and self.context.cursor.finished
 
     def _settle(self, deadline: float = float("inf")) -> bool:
         """Learn from all that was granted and make the shards safe; False where a stop or the deadline comes first."""
@@ -304,7 +302,7 @@ class DistributedRun:
                 return False
             if not self._learn():
                 self._check_moving()
-                self._hear(_GLANCE_S)
+                self._receive(_GLANCE_S)
         return True
 
     def _sync(self, deadline: float) -> bool:
@@ -313,16 +311,16 @@ class DistributedRun:
         while not all(worker.synced for worker in self.workers):
             if self._too_late(deadline):
                 return False
-            self._hear(_GLANCE_S)
+            self._receive(_GLANCE_S)
         return True
 
     def _too_late(self, deadline: float) -> bool:
         """Without a deadline there is time until somebody wants the run to stop."""
-        return bool(self.job.stop) if deadline == float("inf") else time.monotonic() > deadline
+        return bool(self.context.stop) if deadline == float("inf") else time.monotonic() > deadline
 
     def _save(self) -> None:
         sequences = [sequence for worker in self.workers for sequence in worker.sequences]
-        self.progress.save(shards=sequences, actor=None)
+        self.state.save(shards=sequences, actor=None)
 
     def _stop(self) -> None:
         """Finish what is under way, within seconds; what is not back by then was never granted."""
@@ -330,30 +328,30 @@ class DistributedRun:
             for worker in self.workers:
                 if worker.grant is not None:
                     worker.process.end()
-                    self.job.cursor.take_back(worker.round_frames)
+                    self.context.cursor.take_back(worker.round_frames)
         self._save()
 
     def _finish(self) -> None:
         """The plan is through: evaluate the weights of the end, and of switches that wait for it."""
-        if self.progress.segment < len(self.job.plan.segments):
-            self._switch(len(self.job.plan.segments))
+        if self.state.segment < len(self.context.plan.segments):
+            self._switch(len(self.context.plan.segments))
         self.evaluators_wait = False
-        while not self.job.stop and not self._all_evaluated():
-            self._hear(_GLANCE_S)
-        self.progress.finished = not self.job.stop
+        while not self.context.stop and not self._all_evaluated():
+            self._receive(_GLANCE_S)
+        self.state.finished = not self.context.stop
         self._settle(time.monotonic() + _STOP_S)
-        if self.progress.finished:
-            self.job.recorder.emit(summary_row({"seconds": self._seconds(), "evaluations": self.progress.evaluations}))
+        if self.state.finished:
+            self.context.recorder.emit(summary_row({"seconds": self._seconds(), "evaluations": self.state.evaluations}))
         self._save()
 
     def _all_evaluated(self) -> bool:
         """Start the next evaluation that is missing at the end; whether there was none."""
         if not self._record_evaluation():
             return False
-        if self.progress.snapshots:
-            self._start_switch_evaluation(self.progress.snapshots[0])
+        if self.state.snapshots:
+            self._start_switch_evaluation(self.state.snapshots[0])
             return False
-        if self.progress.evaluated_frames != self.job.learner.frames:
+        if self.state.evaluated_frames != self.context.learner.frames:
             self._start_evaluation()
             return False
         return True

@@ -29,14 +29,14 @@ class Setup:
     program: str
     """`module:class` of `clearl.runtimes.programs`."""
     entry: str
-    """`module:function` that makes the parts; see `clearl.runtimes.runtime.Job.parts_entry`."""
+    """`module:function` that makes the parts; see `clearl.runtimes.runtime.RunSpec.factory_entry`."""
     config: str
     run_dir: str
     incarnation: int
     slots: tuple[int, ...] = ()
     sequences: tuple[int, ...] = ()
     """Unrolls that each slot has been acknowledged for."""
-    keeps_later: bool = False
+    keep_unrolls_after_checkpoint: bool = False
     """Whether what a shard holds beyond `sequences` counts: yes after the whole run died, no after a worker did."""
     tasks: tuple[str, ...] = ()
     """What an evaluator evaluates."""
@@ -129,7 +129,7 @@ class Failed:
     """Name of the exception's class."""
     problem: str
     """One line."""
-    sort: str
+    fingerprint: str
     """The same for the same fault in another slot or at another step."""
     traceback: str
 
@@ -172,9 +172,9 @@ def _fits(value: Any, hint: Any) -> bool:
 def describe(error: Exception) -> Failed:
     """An exception, for the parent; of an environment's fault the environment's own traceback."""
     problem = (str(error) or type(error).__name__).splitlines()[0]
-    sort, shown = problem, error
+    fingerprint, shown = problem, error
     if isinstance(error, EnvironmentFaultError):
-        sort = f"{error.task}: {error.problem.splitlines()[0]}"
+        fingerprint = f"{error.task}: {error.problem.splitlines()[0]}"
     while isinstance(shown, EnvironmentFaultError) and shown.__cause__ is not None:
         shown = shown.__cause__
-    return Failed(type(error).__name__, problem, sort, "".join(traceback.format_exception(shown)))
+    return Failed(type(error).__name__, problem, fingerprint, "".join(traceback.format_exception(shown)))

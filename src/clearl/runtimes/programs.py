@@ -16,7 +16,7 @@ from clearl.acting.worker import Worker
 from clearl.nets.heads import Head
 from clearl.nets.network import PolicyNetwork, StepInput, StepOutput
 from clearl.registry import load_entry
-from clearl.runtimes.backend import Link, Outlet, OwnPairs, Places
+from clearl.runtimes.backend import Connection, Endpoints, MessageSink, PairWriter
 from clearl.runtimes.messages import (
     Alive,
     Close,
@@ -30,7 +30,7 @@ from clearl.runtimes.messages import (
     Sync,
     Synced,
 )
-from clearl.runtimes.runtime import Parts
+from clearl.runtimes.runtime import Factory
 from clearl.tasks.suite import Envs, Suite
 from clearl.tasks.vectors import combine
 from clearl.types import EnvStep
@@ -53,27 +53,27 @@ class Program(Protocol):
     def close(self) -> None: ...
 
 
-def serve(link: Link, program: Program) -> None:
+def serve(connection: Connection, program: Program) -> None:
     """Work until told to close."""
     try:
-        link.send(program.ready)
+        connection.send(program.ready)
         while True:
             with program.watch("waiting"):
-                message = link.receive()
+                message = connection.receive()
             if isinstance(message, Close):
                 return
             for answer in program.handle(message):
-                link.send(answer)
+                connection.send(answer)
     finally:
         program.close()
 
 
-def make_parts(setup: Setup) -> Parts:
+def make_factory(setup: Setup) -> Factory:
     """The parts of the run, made again from its config."""
     return load_entry(setup.entry)(setup.config, Path(setup.run_dir))
 
 
-def heartbeat(outlet: Outlet) -> Callable[[], None]:
+def heartbeat(sink: MessageSink) -> Callable[[], None]:
     """A function to call often; every so often it says that work goes on."""
     last = time.monotonic()
 
@@ -82,7 +82,7 @@ def heartbeat(outlet: Outlet) -> Callable[[], None]:
         now = time.monotonic()
         if now - last > _ALIVE_EVERY_S:
             last = now
-            outlet.send(Alive(building=False))
+            sink.send(Alive(building=False))
 
     return beat
 
@@ -192,17 +192,17 @@ _ROUNDS_TO_RECLAIM = 16  # with small frames, asking each time costs as much as 
 class WorkerProgram:
     """See `clearl.runtimes.programs.Program`."""
 
-    def __init__(self, outlet: Outlet, setup: Setup, places: Places) -> None:
+    def __init__(self, sink: MessageSink, setup: Setup, endpoints: Endpoints) -> None:
         torch.set_num_threads(1)
         self.watch = Stopwatch()
-        parts = make_parts(setup)
-        network = parts.network()
-        self.weights = places.weights(network)
-        self.pairs = places.pairs(parts.layout, len(setup.slots), parts.draws)
-        timed = cast(PolicyNetwork, TimedNetwork(network, self.watch, heartbeat(outlet)))
-        self.worker = parts.worker(setup.slots, timed, incarnation=setup.incarnation)
+        factory = make_factory(setup)
+        network = factory.network()
+        self.weights = endpoints.weights(network)
+        self.pairs = endpoints.pairs(factory.layout, len(setup.slots), factory.draws)
+        timed = cast(PolicyNetwork, TimedNetwork(network, self.watch, heartbeat(sink)))
+        self.worker = factory.worker(setup.slots, timed, incarnation=setup.incarnation)
         actor = self.worker.actor
-        actor.suite = TimedSuite(actor.suite, self.watch, lambda: outlet.send(Alive(building=True)))
+        actor.suite = TimedSuite(actor.suite, self.watch, lambda: sink.send(Alive(building=True)))
         sequences = _restore(self.worker, setup, self.pairs)
         self.ready = Ready(sequences, sum(shard.counters()["lost"] for shard in self.worker.shards))
         self._rounds = 0
@@ -242,7 +242,7 @@ class WorkerProgram:
         return Produced(version, len(episodes), self.ready.sequences, worker.replay_counters(), self.watch.take())
 
 
-def _restore(worker: Worker, setup: Setup, pairs: OwnPairs) -> tuple[int, ...]:
+def _restore(worker: Worker, setup: Setup, pairs: PairWriter) -> tuple[int, ...]:
     """Take the shards to where the parent left off; the unrolls that each slot is good for."""
     if not worker.shards:
         return setup.sequences
@@ -253,7 +253,7 @@ def _restore(worker: Worker, setup: Setup, pairs: OwnPairs) -> tuple[int, ...]:
             shard.restore(sequence - 1)
             shard.insert(pairs.new[index])
         else:
-            shard.restore(max(sequence, there) if setup.keeps_later else sequence)
+            shard.restore(max(sequence, there) if setup.keep_unrolls_after_checkpoint else sequence)
         reached.append(shard.next_sequence)
     return tuple(reached)
 
@@ -261,16 +261,16 @@ def _restore(worker: Worker, setup: Setup, pairs: OwnPairs) -> tuple[int, ...]:
 class EvaluatorProgram:
     """See `clearl.runtimes.programs.Program`."""
 
-    def __init__(self, outlet: Outlet, setup: Setup, places: Places) -> None:
+    def __init__(self, sink: MessageSink, setup: Setup, endpoints: Endpoints) -> None:
         os.nice(_NICENESS)
         torch.set_num_threads(1)
         self.tasks, self.watch, self.ready = setup.tasks, Stopwatch(), Ready((), 0)
-        parts = make_parts(setup)
-        network = parts.network()
-        self.weights = places.weights(network)
-        self.evaluator = parts.evaluator(cast(PolicyNetwork, TimedNetwork(network, self.watch, heartbeat(outlet))))
+        factory = make_factory(setup)
+        network = factory.network()
+        self.weights = endpoints.weights(network)
+        self.evaluator = factory.evaluator(cast(PolicyNetwork, TimedNetwork(network, self.watch, heartbeat(sink))))
         building = Alive(building=True)
-        self.evaluator.suite = TimedSuite(self.evaluator.suite, self.watch, lambda: outlet.send(building))
+        self.evaluator.suite = TimedSuite(self.evaluator.suite, self.watch, lambda: sink.send(building))
 
     def handle(self, message: Message) -> Iterator[Message]:
         assert isinstance(message, Evaluate), message

@@ -9,11 +9,11 @@ from typing import Any
 from clearl.acting.evaluator import Evaluation
 from clearl.config import to_yaml
 from clearl.learning.batching import Pairs
-from clearl.runtimes.backend import Board, Child
+from clearl.runtimes.backend import RemoteProcess, WeightStore
 from clearl.runtimes.messages import Evaluate, Evaluated, Produce, Produced, Ready, Setup, Sync, Synced
 from clearl.runtimes.programs import add_seconds
-from clearl.runtimes.runtime import Job
-from clearl.runtimes.supervision import Supervisor, Surroundings
+from clearl.runtimes.runtime import RunContext
+from clearl.runtimes.supervision import Supervisor, SupervisorContext
 from clearl.tasks.schedule import Grant
 
 WORKER_PROGRAM = "clearl.runtimes.programs:WorkerProgram"
@@ -29,27 +29,22 @@ class RemoteWorker:
     """
 
     def __init__(
-        self, index: int, slots: Sequence[int], sequences: Sequence[int], job: Job, board: Board,
-        around: Surroundings,
+        self, index: int, slots: Sequence[int], sequences: Sequence[int], context: RunContext,
+        weight_store: WeightStore, supervision: SupervisorContext,
     ) -> None:  # fmt: skip
-        self.slots, self.sequences, self._job, self._board, self._around = (
-            list(slots),
-            tuple(sequences),
-            job,
-            board,
-            around,
-        )
-        layout = job.parts.layout
+        self.slots, self.sequences = list(slots), tuple(sequences)
+        self._context, self._weight_store, self._supervision = context, weight_store, supervision
+        layout = context.factory.layout
         self.round_frames = len(slots) * layout.frames
-        self._pairs = around.site.pairs(layout, len(slots), job.parts.draws)
+        self._pairs = supervision.backend.pairs(layout, len(slots), context.factory.draws)
         self.grant: Grant | None = None
         self.turn = 0
         self.report: Produced | None = None
         self.replay: dict[str, int] = {}
         self.seconds: dict[str, float] = {}
         self.synced = True
-        self._keeps_later = around.site.keeps_later
-        self.process = Supervisor(f"worker-{index}", self._begin_process, self.poll, around)
+        self._keep_unrolls_after_checkpoint = supervision.backend.keep_unrolls_after_checkpoint
+        self.process = Supervisor(f"worker-{index}", self._begin_process, self.poll, supervision)
 
     def poll(self) -> None:
         """Hear what the process has to say, and keep it running."""
@@ -64,7 +59,7 @@ class RemoteWorker:
                 self.process.done(progress=False)
                 self.synced = True
 
-    def give(self, grant: Grant, turn: int) -> None:
+    def send_grant(self, grant: Grant, turn: int) -> None:
         """Leave to produce one unroll in each slot; `turn` counts the grants of the run."""
         assert self.grant is None
         self.grant, self.turn, self.process.wanted = grant, turn, True
@@ -97,9 +92,9 @@ class RemoteWorker:
 
     def _ready(self, ready: Ready) -> None:
         self.sequences = ready.sequences if self.report is None else self.sequences
-        self._keeps_later = False
+        self._keep_unrolls_after_checkpoint = False
         if ready.lost:
-            self._around.fault(
+            self._supervision.fault(
                 self.process.name,
                 f"{ready.lost} unrolls of replay are lost with the RAM or the node they were on; "
                 "--replay-store disk keeps them through the death of a worker",
@@ -113,17 +108,18 @@ class RemoteWorker:
         if self.process.ready and self.grant is not None:
             self.process.send(Produce(tuple(self.grant.tasks[slot] for slot in self.slots)))
 
-    def _begin_process(self, child: Child, starts: int) -> None:
+    def _begin_process(self, child: RemoteProcess, starts: int) -> None:
         sequences = self.sequences if self.report is None else self.report.sequences
         setup = _setup(
-            self._job, self.process.name, WORKER_PROGRAM, incarnation=sequences[0] + starts,
-            slots=tuple(self.slots), sequences=sequences, keeps_later=self._keeps_later,
+            self._context, self.process.name, WORKER_PROGRAM, incarnation=sequences[0] + starts,
+            slots=tuple(self.slots), sequences=sequences,
+            keep_unrolls_after_checkpoint=self._keep_unrolls_after_checkpoint,
         )  # fmt: skip
-        child.begin(setup, [self._pairs, self._board])
+        child.begin(setup, [self._pairs, self._weight_store])
 
 
 @dataclass(frozen=True)
-class EvaluatedAll:
+class EvaluationRound:
     """Every task, with the weights of one moment."""
 
     evaluations: list[Evaluation]
@@ -134,35 +130,42 @@ class EvaluatedAll:
 class RemoteEvaluator:
     """An evaluator process. It evaluates what stands on its board, one moment at a time."""
 
-    def __init__(self, name: str, tasks: tuple[str, ...], job: Job, board: Board, around: Surroundings) -> None:
-        self._tasks, self._job, self._board = tasks, job, board
-        self.busy, self._order = False, Evaluate()
+    def __init__(
+        self,
+        name: str,
+        tasks: tuple[str, ...],
+        context: RunContext,
+        weight_store: WeightStore,
+        supervision: SupervisorContext,
+    ) -> None:
+        self._tasks, self._context, self._weight_store = tasks, context, weight_store
+        self.busy, self._spec = False, Evaluate()
         self.seconds: dict[str, float] = {}
         self._results: list[Evaluated] = []
-        self.process = Supervisor(name, self._begin_process, self.poll, around)
+        self.process = Supervisor(name, self._begin_process, self.poll, supervision)
 
     def poll(self) -> None:
         """Hear what the process has to say, and keep it running."""
         for message in self.process.poll():
             if isinstance(message, Ready) and self.busy:
                 self._results.clear()
-                self.process.send(self._order)
+                self.process.send(self._spec)
             elif isinstance(message, Evaluated):
                 self._results.append(message)
                 add_seconds(self.seconds, message.seconds)
-                if self.through:
+                if self.done:
                     self.process.done()
 
-    def evaluate(self, order: Evaluate) -> None:
+    def evaluate(self, spec: Evaluate) -> None:
         """Evaluate the weights that now stand on the board."""
         assert not self.busy
         self.busy = self.process.wanted = True
-        self._order = order
+        self._spec = spec
         if self.process.ready:
-            self.process.send(order)
+            self.process.send(spec)
 
     @property
-    def through(self) -> bool:
+    def done(self) -> bool:
         """Whether all tasks of the evaluation that is under way are done."""
         return len(self._results) == len(self._tasks)
 
@@ -171,40 +174,41 @@ class RemoteEvaluator:
         results, self._results, self.busy = self._results, [], False
         return results
 
-    def _begin_process(self, child: Child, starts: int) -> None:
+    def _begin_process(self, child: RemoteProcess, starts: int) -> None:
         name, program = self.process.name, EVALUATOR_PROGRAM
-        setup = _setup(self._job, name, program, incarnation=starts, tasks=self._tasks)
-        child.begin(setup, [self._board])
+        setup = _setup(self._context, name, program, incarnation=starts, tasks=self._tasks)
+        child.begin(setup, [self._weight_store])
 
 
-class Evaluators:
+class RemoteEvaluators:
     """All evaluators of a run, each with its tasks; together they evaluate one moment at a time."""
 
-    def __init__(self, job: Job, board: Board, around: Surroundings) -> None:
-        groups, self.board = around.site.evaluators, board
+    def __init__(self, context: RunContext, weight_store: WeightStore, supervision: SupervisorContext) -> None:
+        groups, self.weight_store = supervision.backend.evaluators, weight_store
         names = ["evaluator"] if len(groups) == 1 else [f"evaluator-{index}" for index in range(len(groups))]
         self.members = [
-            RemoteEvaluator(name, tasks, job, board, around) for name, tasks in zip(names, groups, strict=True)
+            RemoteEvaluator(name, tasks, context, weight_store, supervision)
+            for name, tasks in zip(names, groups, strict=True)
         ]
 
     @property
     def busy(self) -> bool:
         return any(member.busy for member in self.members)
 
-    def evaluate(self, order: Evaluate) -> None:
+    def evaluate(self, spec: Evaluate) -> None:
         """Evaluate the weights that now stand on the board."""
         for member in self.members:
-            member.evaluate(order)
+            member.evaluate(spec)
 
-    def take(self) -> EvaluatedAll | None:
+    def take(self) -> EvaluationRound | None:
         """The evaluation that is under way, once all tasks are done."""
-        if not all(member.through for member in self.members):
+        if not all(member.done for member in self.members):
             return None
         results = [done for member in self.members for done in member.take()]
         evaluations = [Evaluation(done.task, done.scores, done.steps, done.column, done.others) for done in results]
-        return EvaluatedAll(evaluations, results[0].frames, results[0].version)
+        return EvaluationRound(evaluations, results[0].frames, results[0].version)
 
 
-def _setup(job: Job, name: str, program: str, **more: Any) -> Setup:
-    config, run_dir = to_yaml(job.config), str(job.run_dir.absolute())
-    return Setup(name=name, program=program, entry=job.parts_entry, config=config, run_dir=run_dir, **more)
+def _setup(context: RunContext, name: str, program: str, **more: Any) -> Setup:
+    config, run_dir = to_yaml(context.config), str(context.run_dir.absolute())
+    return Setup(name=name, program=program, entry=context.factory_entry, config=config, run_dir=run_dir, **more)

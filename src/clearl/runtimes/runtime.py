@@ -23,7 +23,7 @@ from clearl.tasks.schedule import PlanCursor
 from clearl.unroll import UnrollLayout
 
 
-class Parts(Protocol):
+class Factory(Protocol):
     """Makes the parts of a run from its config; another process makes the same ones from the same config."""
 
     layout: UnrollLayout
@@ -42,13 +42,13 @@ class Parts(Protocol):
 
 
 @dataclass(frozen=True)
-class Job:
+class RunContext:
     """One network's whole training, its parts ready made."""
 
     config: RunConfig
     plan: Plan
-    parts: Parts
-    parts_entry: str
+    factory: Factory
+    factory_entry: str
     """`module:function` that makes `parts` again out of (config as YAML, run directory), in another process."""
     learner: Learner
     intake: Intake
@@ -60,7 +60,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Order:
+class RunSpec:
     """One network's whole training as it is asked for: plain data but for `stop` and `listeners`."""
 
     config: RunConfig
@@ -68,11 +68,11 @@ class Order:
     run_dir: Path
     job_entry: str
     """`module:function` that makes the job of this order, in whichever process the learner is to be."""
-    parts_entry: str
+    factory_entry: str
     stop: StopFlag
     listeners: Sequence[RowListener]
 
-    def open(self) -> AbstractContextManager[Job]:
+    def open(self) -> AbstractContextManager[RunContext]:
         """The job, from the newest checkpoint on; its files are closed at the end of the context."""
         return load_entry(self.job_entry)(self)
 
@@ -80,4 +80,4 @@ class Order:
 class Runtime(Protocol):
     """Carries out an order to its end, or until it is stopped; resumes where the checkpoints say so."""
 
-    def __call__(self, order: Order) -> None: ...
+    def __call__(self, spec: RunSpec) -> None: ...

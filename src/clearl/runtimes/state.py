@@ -13,7 +13,7 @@ import numpy as np
 
 from clearl.acting.evaluator import Evaluation
 from clearl.errors import CorruptFileError
-from clearl.runtimes.runtime import Job
+from clearl.runtimes.runtime import RunContext
 from clearl.storage.checkpoints import Saved
 from clearl.tasks.plan import planned_end
 from clearl.types import Batch
@@ -30,11 +30,11 @@ class Snapshot:
     """All parameters in one row, float32."""
 
 
-class Progress:
+class RunState:
     """Says what is due, has it learnt and recorded, and puts a whole run into a checkpoint and back."""
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
+    def __init__(self, context: RunContext) -> None:
+        self.context = context
         self.finished = False
         self.segment = 0
         """The segment that is learnt from; the number of segments once the last has ended."""
@@ -47,20 +47,20 @@ class Progress:
 
     def tasks_in_training(self, segment: int | None = None) -> tuple[str, ...]:
         """The tasks of a segment; by default of the one that is learnt from, at the end of the plan of the last."""
-        segments = self.job.plan.segments
+        segments = self.context.plan.segments
         return segments[min(self.segment if segment is None else segment, len(segments) - 1)].tasks
 
     @property
     def evaluation_due(self) -> bool:
         """Whether the weights have trained on enough frames since the last evaluation."""
-        return self.job.learner.frames >= self._evaluations * self.job.config.eval_every_frames
+        return self.context.learner.frames >= self._evaluations * self.context.config.eval_every_frames
 
     def evaluated(self, evaluations: Sequence[Evaluation], *, frames: int, updates: int) -> None:
         """All tasks were evaluated with the weights that `frames` had led to, as is done every so many frames."""
-        due = frames // self.job.config.eval_every_frames
+        due = frames // self.context.config.eval_every_frames
         skipped = max(0, due - self._evaluations)
         for evaluation in evaluations:
-            self.job.recorder.evaluated(evaluation, frames=frames, updates=updates, skipped=skipped)
+            self.context.recorder.evaluated(evaluation, frames=frames, updates=updates, skipped=skipped)
         self.evaluated_frames, self._evaluations = frames, due + 1
         self._made, self._skipped = self._made + 1, self._skipped + skipped
 
@@ -72,44 +72,44 @@ class Progress:
     def evaluated_switch(self, evaluations: Sequence[Evaluation], segment: int, *, frames: int, updates: int) -> None:
         """All tasks were evaluated with exactly the weights that `segment` ended with."""
         for evaluation in evaluations:
-            self.job.recorder.evaluated(evaluation, frames=frames, updates=updates, segment=segment)
+            self.context.recorder.evaluated(evaluation, frames=frames, updates=updates, segment=segment)
 
     def enter(self, segment: int) -> None:
         """Record the end of the segment that was learnt from until now, and the beginning of a later one.
 
         Segments in between were swallowed by a round longer than they are; they are recorded as empty.
         """
-        segments, frames = self.job.plan.segments, self.job.learner.frames
+        segments, frames = self.context.plan.segments, self.context.learner.frames
         while self.segment < segment:
-            self.job.recorder.segment(self.segment, segments[self.segment], self._segment_start, frames)
+            self.context.recorder.segment(self.segment, segments[self.segment], self._segment_start, frames)
             self.segment, self._segment_start = self.segment + 1, frames
         if segment < len(segments):
-            self.job.recorder.segment(segment, segments[segment], frames, planned_end(self.job.plan, segment))
+            self.context.recorder.segment(segment, segments[segment], frames, planned_end(self.context.plan, segment))
 
     def update(self, batch: Batch, mean_version: float, tasks: Sequence[str], replay: Mapping[str, int]) -> None:
         """One update of the learner, recorded. `mean_version`: of the weights that acted for the batch."""
-        learner, job = self.job.learner, self.job
-        visit = job.cursor.visit(learner.frames) if learner.method.needs_boundaries else None
+        learner, context = self.context.learner, self.context
+        visit = context.cursor.visit(learner.frames) if learner.method.needs_boundaries else None
         stats = learner.update(batch, visit)
         lag = learner.updates - 1 - mean_version
-        job.recorder.updated(learner, stats, lag, tuple(dict.fromkeys(tasks)), replay)
+        context.recorder.updated(learner, stats, lag, tuple(dict.fromkeys(tasks)), replay)
 
     @property
     def checkpoint_due(self) -> bool:
         """Whether enough frames have passed since the last checkpoint."""
-        every = self.job.config.checkpoint_every_frames
-        return every is not None and self.job.learner.frames - self._checkpointed_frames >= every
+        every = self.context.config.checkpoint_every_frames
+        return every is not None and self.context.learner.frames - self._checkpointed_frames >= every
 
     def save(self, *, shards: Sequence[int], actor: dict[str, Any] | None) -> None:
         """Write a checkpoint; `shards` are the next sequences of all slots, and must be safe on disk already."""
-        job = self.job
-        job.recorder.writer.sync()
-        rows, slots = job.intake.state()
-        job.checkpoints.save(
+        context = self.context
+        context.recorder.writer.sync()
+        rows, slots = context.intake.state()
+        context.checkpoints.save(
             {
-                "learner": {"tensors": job.learner.tensors(), "state": job.learner.state()},
-                "cursor": job.cursor.state(),
-                "mixer": job.intake.mixer.state(),
+                "learner": {"tensors": context.learner.tensors(), "state": context.learner.state()},
+                "cursor": context.cursor.state(),
+                "mixer": context.intake.mixer.state(),
                 "intake": {"rows": rows, "slots": slots},
                 "shards": list(shards),
                 "actor": actor,
@@ -121,12 +121,12 @@ class Progress:
                 "segment_start": self._segment_start,
                 "snapshots": [asdict(snapshot) for snapshot in self.snapshots],
                 "finished": self.finished,
-                "recorder": job.recorder.state(),
-                "metrics_position": job.recorder.writer.position,
-                "wall_s": job.recorder.wall_s,
+                "recorder": context.recorder.state(),
+                "metrics_position": context.recorder.writer.position,
+                "wall_s": context.recorder.wall_s,
             }
         )
-        self._checkpointed_frames = job.learner.frames
+        self._checkpointed_frames = context.learner.frames
 
     def restore(self, saved: Saved) -> dict[str, Any]:
         """Take the job to where `saved` was taken; the tree, for what only the runtime can restore."""
@@ -134,28 +134,28 @@ class Progress:
             return self._restore(saved, saved.tree)
 
     def _restore(self, saved: Saved, tree: dict[str, Any]) -> dict[str, Any]:
-        job = self.job
-        job.learner.restore(tree["learner"]["tensors"], tree["learner"]["state"])
-        job.cursor.restore(tree["cursor"])
-        job.intake.mixer.restore(tree["mixer"])
-        job.intake.restore(tree["intake"]["rows"], tree["intake"]["slots"])
+        context = self.context
+        context.learner.restore(tree["learner"]["tensors"], tree["learner"]["state"])
+        context.cursor.restore(tree["cursor"])
+        context.intake.mixer.restore(tree["mixer"])
+        context.intake.restore(tree["intake"]["rows"], tree["intake"]["slots"])
         self.evaluated_frames = int(tree["evaluated_frames"])
         # Counted anew: the run may go on with another interval.
-        every = job.config.eval_every_frames
+        every = context.config.eval_every_frames
         self._evaluations = self.evaluated_frames // every + 1 if self.evaluated_frames >= 0 else 0
         self.finished = bool(tree["finished"])
         self._restore_segment(tree)
-        self._checkpointed_frames = job.learner.frames
-        job.recorder.restore(tree["recorder"])
-        job.recorder.resumed(job.learner, float(tree["wall_s"]))
+        self._checkpointed_frames = context.learner.frames
+        context.recorder.restore(tree["recorder"])
+        context.recorder.resumed(context.learner, float(tree["wall_s"]))
         for note in saved.notes:
-            job.recorder.fault(job.learner, "checkpoint", note)
+            context.recorder.fault(context.learner, "checkpoint", note)
         return tree
 
     def _restore_segment(self, tree: dict[str, Any]) -> None:
         # Version 0.1 recorded no boundaries: its runs go on as if the segment had begun where it was planned.
-        cursor = self.job.cursor
-        self.segment = int(tree.get("segment", min(cursor.segment, len(self.job.plan.segments) - 1)))
+        cursor = self.context.cursor
+        self.segment = int(tree.get("segment", min(cursor.segment, len(self.context.plan.segments) - 1)))
         self._segment_start = int(tree.get("segment_start", cursor.segment_start))
         self._made, self._skipped = int(tree.get("evaluations_made", 0)), int(tree.get("evaluations_skipped", 0))
         self.snapshots = deque(Snapshot(**snapshot) for snapshot in tree.get("snapshots", ()))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from clearl.errors import ClearlError, ConfigError, CorruptFileError, StorageError, WorkerError
-from clearl.runtimes.backend import Child, Site
+from clearl.runtimes.backend import Backend, RemoteProcess
 from clearl.runtimes.messages import Alive, BadMessage, ChannelClosed, Close, Failed, Message, Ready
 
 MOST_FAULTS = 5
@@ -17,7 +17,7 @@ WINDOW_S = 600.0
 _LONGEST_WAIT_S = 10.0
 
 
-class Restarts:
+class RestartPolicy:
     """Counts the deaths of one child.
 
     A fault is a death that the child or its environment brought about. One from outside (SIGKILL) is no fault and may
@@ -57,10 +57,10 @@ _BEYOND_REPAIR: dict[str, type[ClearlError]] = {
 
 
 @dataclass
-class Surroundings:
+class SupervisorContext:
     """What the children of one run share in the parent."""
 
-    site: Site
+    backend: Backend
     timeout_s: float
     fault: Callable[[str, str], None]
     """Records (name of the child, what happened)."""
@@ -76,16 +76,20 @@ class Supervisor:
     gives back when there is something to hear."""
 
     def __init__(
-        self, name: str, begin: Callable[[Child, int], None], wake: Callable[[], None], around: Surroundings
+        self,
+        name: str,
+        begin: Callable[[RemoteProcess, int], None],
+        wake: Callable[[], None],
+        supervision: SupervisorContext,
     ) -> None:
-        self.name, self._begin, self._wake, self._around = name, begin, wake, around
+        self.name, self._begin, self._wake, self._supervision = name, begin, wake, supervision
         self.wanted = False
         """Whether there is anything to do for it; before that it is not started."""
         self.ready = False
-        self._child: Child | None = None
+        self._child: RemoteProcess | None = None
         self._starts = 0
         self._start_at = 0.0
-        self._restarts = Restarts()
+        self._restarts = RestartPolicy()
         self._has_worked = self._working = self._building = False
         self._heard_at = 0.0
         self._lost_at: float | None = None
@@ -96,7 +100,7 @@ class Supervisor:
 
     def poll(self) -> list[Message]:
         """What the child said; starts it where it is not running. Raises `WorkerError` when that has become useless."""
-        now = self._around.clock()
+        now = self._supervision.clock()
         if self._child is None:
             if self.wanted and now >= self._start_at:
                 self._launch(now)
@@ -123,7 +127,7 @@ class Supervisor:
     def send(self, message: Message) -> None:
         """Give the child work, which has to come to an end or show a sign of life in time. Only when `ready`."""
         assert self._child is not None
-        self._working, self._heard_at = True, self._around.clock()
+        self._working, self._heard_at = True, self._supervision.clock()
         try:
             self._child.send(message)
         except ChannelClosed:
@@ -147,12 +151,12 @@ class Supervisor:
         """End the child, if there is one; its exit code, None where it had to be killed."""
         if self._child is None:
             return None
-        self._around.site.let_go(self._child)
+        self._supervision.backend.unregister(self._child)
         child, self._child, self.ready = self._child, None, False
         return child.end(patience_s)
 
     def _launch(self, now: float) -> None:
-        self._child = self._around.site.take(self._wake)
+        self._child = self._supervision.backend.take(self._wake)
         self._begin(self._child, self._starts)
         self._starts += 1
         self._working = self._building = True
@@ -161,12 +165,12 @@ class Supervisor:
     def _is_ready(self, now: float) -> None:
         self.ready, self._working = True, False
         if self._lost_at is not None:
-            self._around.restarted(self.name, now - self._lost_at)
-            self._around.site.prepare()
+            self._supervision.restarted(self.name, now - self._lost_at)
+            self._supervision.backend.prepare()
             self._lost_at = None
 
     def _check_deadline(self, now: float) -> None:
-        allowed, setting = self._around.timeout_s, " (worker_timeout_s)"
+        allowed, setting = self._supervision.timeout_s, " (worker_timeout_s)"
         if self._building:
             allowed, setting = max(BUILDING_S, allowed), " while it was starting or building environments"
         if self._working and now - self._heard_at > allowed:
@@ -175,7 +179,7 @@ class Supervisor:
     def _died(self) -> None:
         assert self._child is not None
         child, code = self._child, self.end(_EXIT_S)
-        words, is_fault = child.cause_of_death(code)
+        words, is_fault = child.exit_reason(code)
         printed = f"the last it printed:\n{child.output()}" if child.output() else ""
         self._lost(words, is_fault=is_fault, details=printed)
 
@@ -183,16 +187,16 @@ class Supervisor:
         self.end(_EXIT_S)
         if failed.kind in _BEYOND_REPAIR:
             raise _BEYOND_REPAIR[failed.kind](f"{self.name}: {failed.problem}")
-        self._lost(failed.problem, is_fault=True, details=failed.traceback, sort=failed.sort)
+        self._lost(failed.problem, is_fault=True, details=failed.traceback, fingerprint=failed.fingerprint)
 
-    def _lost(self, problem: str, *, is_fault: bool, details: str = "", sort: str | None = None) -> None:
+    def _lost(self, problem: str, *, is_fault: bool, details: str = "", fingerprint: str | None = None) -> None:
         self.end()
-        self._around.fault(self.name, problem)
+        self._supervision.fault(self.name, problem)
         if is_fault and not self._has_worked:
-            if (sort or problem) in self._around.early_faults:
+            if (fingerprint or problem) in self._supervision.early_faults:
                 self._give_up("met a fault that came twice before any work was done", problem, details)
-            self._around.early_faults.add(sort or problem)
-        now = self._around.clock()
+            self._supervision.early_faults.add(fingerprint or problem)
+        now = self._supervision.clock()
         self._lost_at = now if self._lost_at is None else self._lost_at
         delay = self._restarts.delay_s(now, is_fault=is_fault)
         if delay is None:

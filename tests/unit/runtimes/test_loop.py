@@ -17,10 +17,10 @@ from clearl.records.reader import read_rows
 from clearl.registry import load_entry
 from clearl.runtimes import loop
 from clearl.runtimes.local import backend
-from clearl.runtimes.local.shared_memory import SharedPlaces
-from clearl.runtimes.loop import DistributedRun
+from clearl.runtimes.local.shared_memory import SharedEndpoints
+from clearl.runtimes.loop import LearnerLoop
 from clearl.runtimes.messages import Close, Evaluate, Message, Setup
-from clearl.runtimes.runtime import Job, Order
+from clearl.runtimes.runtime import RunContext, RunSpec
 
 SLOTS, BATCH, T = 4, 2, 5
 SETTINGS: dict[str, Any] = {
@@ -35,16 +35,16 @@ class HereChild:
 
     pid: int | None = None
 
-    def __init__(self, wake: Callable[[], None], site: Here) -> None:
-        self.wake, self._site = wake, site
+    def __init__(self, wake: Callable[[], None], backend: Here) -> None:
+        self.wake, self._site = wake, backend
         self.said: list[Message] = []
         self._late: Evaluate | None = None
         self._polls = 0
 
     def begin(self, setup: Setup, shared: Sequence[Any]) -> None:
-        places = SharedPlaces([each.block.descriptor for each in shared])
-        outlet = SimpleNamespace(send=self.said.append)
-        self._program = load_entry(setup.program)(outlet, setup, places)
+        endpoints = SharedEndpoints([each.block.descriptor for each in shared])
+        sink = SimpleNamespace(send=self.said.append)
+        self._program = load_entry(setup.program)(sink, setup, endpoints)
         self.said.append(self._program.ready)
 
     def send(self, message: Message) -> None:
@@ -73,7 +73,7 @@ class HereChild:
         self._program.close()
         return 0
 
-    def cause_of_death(self, code: int | None) -> tuple[str, bool]:
+    def exit_reason(self, code: int | None) -> tuple[str, bool]:
         return "died", False
 
     def output(self) -> str:
@@ -83,17 +83,20 @@ class HereChild:
 class Here:
     """A site whose children answer before they are asked twice."""
 
-    keeps_later = True
+    keep_unrolls_after_checkpoint = True
 
-    def __init__(self, job: Job, workers: int) -> None:
+    def __init__(self, context: RunContext, workers: int) -> None:
         self.workers = workers
-        self.evaluators: Sequence[tuple[str, ...]] = [job.plan.evaluate]
+        self.evaluators: Sequence[tuple[str, ...]] = [context.plan.evaluate]
         self.works, self._children = True, list[HereChild]()
         self.evaluation_polls = 0
         """How often an evaluator is asked in vain before it has done an evaluation."""
         self.evaluated: dict[int, bytes] = {}
         """The weights of evaluations at switches, by their updates."""
-        self.pairs, self.board = backend._ThisMachine.pairs.__get__(self), backend._ThisMachine.board.__get__(self)
+        self.pairs, self.weight_store = (
+            backend.LocalBackend.pairs.__get__(self),
+            backend.LocalBackend.weight_store.__get__(self),
+        )
 
     def take(self, wake: Callable[[], None]) -> HereChild:
         self._children.append(HereChild(wake, self))
@@ -101,31 +104,31 @@ class Here:
 
     def prepare(self) -> None: ...
 
-    def let_go(self, child: HereChild) -> None:
+    def unregister(self, child: HereChild) -> None:
         self._children.remove(child)
 
-    def listen(self, wait_s: float) -> list[Callable[[], None]]:
+    def wait(self, wait_s: float) -> list[Callable[[], None]]:
         return [child.wake for child in self._children if child.has_news]
 
 
 def train(
     out: Path, monkeypatch: pytest.MonkeyPatch, *, workers: int = 1,
-    watch: Callable[[DistributedRun, str], None] = lambda run, part: None, **settings: Any,
-) -> DistributedRun:  # fmt: skip
+    watch: Callable[[LearnerLoop, str], None] = lambda run, part: None, **settings: Any,
+) -> LearnerLoop:  # fmt: skip
     """A whole run; `watch` is called at the end of each part of an update."""
-    runs: list[DistributedRun] = []
+    runs: list[LearnerLoop] = []
 
-    def run_here(order: Order) -> None:
-        with order.open() as job:
-            run = DistributedRun(job, Here(job, workers))
-            timed = job.learner.measure
+    def run_here(spec: RunSpec) -> None:
+        with spec.open() as context:
+            run = LearnerLoop(context, Here(context, workers))
+            timed = context.learner.measure
 
             def measure(part: str) -> Any:
                 with timed(part):
                     watch(run, part)
                 return nullcontext()
 
-            job.learner.measure = measure
+            context.learner.measure = measure
             runs.append(run)
             run.loop()
             run.close()
@@ -135,9 +138,9 @@ def train(
     return runs[0]
 
 
-def frames_accounted_for(run: DistributedRun) -> int:
+def frames_accounted_for(run: LearnerLoop) -> int:
     """Trained on, or waiting in a batch that is not full."""
-    return run.job.learner.frames + len(run.job.intake.state()[1]) * T
+    return run.context.learner.frames + len(run.context.intake.state()[1]) * T
 
 
 def test_a_worker_goes_on_in_the_midst_of_an_update_but_not_while_a_batch_waits(
@@ -151,7 +154,7 @@ def test_a_worker_goes_on_in_the_midst_of_an_update_but_not_while_a_batch_waits(
     assert seen[:3] == [("forward", 2, 1), ("backward", 2, 1), ("optimiser", 2, 1)]
     assert seen[3:6] == [("forward", 3, 2), ("backward", 3, 2), ("optimiser", 3, 2)]
     assert max(waiting for _, _, waiting in seen) == SLOTS // BATCH
-    assert run.job.learner.frames == run.job.cursor.granted_frames == 400
+    assert run.context.learner.frames == run.context.cursor.granted_frames == 400
     evaluated = [row["frames"] for row in read_rows(tmp_path / "run" / "metrics.jsonl") if row["kind"] == "eval"]
     assert evaluated[-1] == 400  # nothing waited any more when the last weights were evaluated
 
@@ -168,13 +171,13 @@ def test_a_checkpoint_is_of_a_moment_when_nothing_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
     found: list[tuple[int, int, int]] = []
-    save = loop.DistributedRun._save
+    save = loop.LearnerLoop._save
 
-    def look(run: DistributedRun) -> None:
-        found.append((len(run.waiting), frames_accounted_for(run), run.job.cursor.granted_frames))
+    def look(run: LearnerLoop) -> None:
+        found.append((len(run.waiting), frames_accounted_for(run), run.context.cursor.granted_frames))
         save(run)
 
-    monkeypatch.setattr(DistributedRun, "_save", look)
+    monkeypatch.setattr(LearnerLoop, "_save", look)
     train(tmp_path / "run", monkeypatch, workers=workers, checkpoint_every_frames=30)
     assert len(found) > 5
     for waiting, accounted, granted in found:
@@ -187,15 +190,15 @@ def test_a_stop_loses_nothing_that_was_read_even_when_workers_hang(
 ) -> None:
     monkeypatch.setattr(loop, "_STOP_S", 0.0)
 
-    def stop(run: DistributedRun, now: str) -> None:
-        if now == part and run.job.learner.updates == 5:
-            assert isinstance(run.site, Here)
-            run.site.works, run.job.stop.signal = False, 15
+    def stop(run: LearnerLoop, now: str) -> None:
+        if now == part and run.context.learner.updates == 5:
+            assert isinstance(run.backend, Here)
+            run.backend.works, run.context.stop.signal = False, 15
 
     first = train(tmp_path / "run", monkeypatch, watch=stop)
-    assert not first.waiting and first.job.learner.frames == first.job.cursor.granted_frames < 400
+    assert not first.waiting and first.context.learner.frames == first.context.cursor.granted_frames < 400
     again = train(tmp_path / "run", monkeypatch)
-    assert again.job.learner.frames == 400
+    assert again.context.learner.frames == 400
     trained = [row["updates"] for row in read_rows(tmp_path / "run" / "metrics.jsonl") if row["kind"] == "train"]
     assert trained == list(range(1, 400 // (BATCH * T) + 1))
 
@@ -203,9 +206,9 @@ def test_a_stop_loses_nothing_that_was_read_even_when_workers_hang(
 FOUR_VISITS: dict[str, Any] = {"tasks": ["breakout", "freeway"], "cycles": 2, "frames_per_visit": 100}
 
 
-def here(run: DistributedRun) -> Here:
-    assert isinstance(run.site, Here)
-    return run.site
+def here(run: LearnerLoop) -> Here:
+    assert isinstance(run.backend, Here)
+    return run.backend
 
 
 def switches(out: Path) -> list[tuple[int, int, str]]:
@@ -220,30 +223,30 @@ ALL_SWITCHES = [(index, 100 * (index + 1), task) for index in range(4) for task 
 def test_an_evaluator_that_lags_still_gets_the_weights_of_every_switch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
-    shown: dict[int, bytes] = {}
+    published: dict[int, bytes] = {}
 
-    def lag(run: DistributedRun, part: str) -> None:
-        here(run).evaluation_polls = 10**9 if run.job.learner.frames < 350 else 0
+    def lag(run: LearnerLoop, part: str) -> None:
+        here(run).evaluation_polls = 10**9 if run.context.learner.frames < 350 else 0
         if part == "forward":
             flat = np.empty(run.flat.size, np.float32)
             run.flat.write_to(flat)
-            shown[run.job.learner.updates] = flat.tobytes()
+            published[run.context.learner.updates] = flat.tobytes()
 
     run = train(tmp_path / "run", monkeypatch, watch=lag, workers=workers, **FOUR_VISITS)
     lag(run, "forward")
     assert switches(tmp_path / "run") == ALL_SWITCHES
     evaluated = here(run).evaluated
     assert sorted(evaluated) == [10, 20, 30, 40] and len(set(evaluated.values())) == 4
-    assert evaluated == {updates: shown[updates] for updates in evaluated}
+    assert evaluated == {updates: published[updates] for updates in evaluated}
 
 
 def test_a_resumed_run_makes_up_for_pending_switches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "_STOP_S", 0.0)
 
-    def stop(run: DistributedRun, part: str) -> None:
+    def stop(run: LearnerLoop, part: str) -> None:
         here(run).evaluation_polls = 10**9
-        if run.job.learner.frames >= 250:
-            run.job.stop.signal = 15
+        if run.context.learner.frames >= 250:
+            run.context.stop.signal = 15
 
     train(tmp_path / "run", monkeypatch, watch=stop, **FOUR_VISITS)
     assert switches(tmp_path / "run") == []
@@ -258,9 +261,9 @@ def test_training_waits_before_too_many_switches_are_pending(
     monkeypatch.setattr(loop, "_MOST_SNAPSHOTS", most)
     pending: list[int] = []
 
-    def lag(run: DistributedRun, part: str) -> None:
+    def lag(run: LearnerLoop, part: str) -> None:
         here(run).evaluation_polls = 60
-        pending.append(len(run.progress.snapshots))
+        pending.append(len(run.state.snapshots))
 
     settings = {**FOUR_VISITS, "cycles": 5, "frames_per_visit": 20}
     train(tmp_path / "run", monkeypatch, watch=lag, **settings)
@@ -272,7 +275,7 @@ def test_training_waits_before_too_many_switches_are_pending(
 def test_skipped_evaluations_are_counted_and_none_is_where_training_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eval_wait: bool
 ) -> None:
-    def lag(run: DistributedRun, part: str) -> None:
+    def lag(run: LearnerLoop, part: str) -> None:
         here(run).evaluation_polls = 20
 
     train(tmp_path / "run", monkeypatch, watch=lag, eval_every_frames=20, eval_wait=eval_wait)
@@ -289,20 +292,20 @@ def test_a_half_full_batch_is_taken_up_by_another_number_of_workers(
     """Two workers leave slots 0 and 1 waiting; the one worker that goes on has them both, and two others."""
     monkeypatch.setattr(loop, "_STOP_S", 0.0)
 
-    def stop(run: DistributedRun, part: str) -> None:
-        run.job.stop.signal = 15 if run.job.learner.updates == 2 else None
+    def stop(run: LearnerLoop, part: str) -> None:
+        run.context.stop.signal = 15 if run.context.learner.updates == 2 else None
 
-    def report_alone(run: DistributedRun, part: str) -> None:
+    def report_alone(run: LearnerLoop, part: str) -> None:
         """From here on only the first worker answers."""
-        if run.job.learner.updates == 2:
+        if run.context.learner.updates == 2:
             run.workers[1].process.send = lambda message: None  # pyright: ignore[reportAttributeAccessIssue]
             stop(run, part)
 
     settings = {"batch_unrolls": 4, "replay_fraction": 0.0}
     first = train(tmp_path / "run", monkeypatch, workers=2, watch=report_alone, **settings)
-    assert first.job.intake.waiting_slots == [[0, 1]]
+    assert first.context.intake.waiting_slots == [[0, 1]]
     again = train(tmp_path / "run", monkeypatch, workers=1, **settings)
-    assert again.job.cursor.finished and frames_accounted_for(again) == again.job.cursor.granted_frames
+    assert again.context.cursor.finished and frames_accounted_for(again) == again.context.cursor.granted_frames
 
 
 def test_a_run_that_can_never_go_on_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

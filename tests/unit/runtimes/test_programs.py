@@ -13,7 +13,7 @@ from clearl.spaces import discrete_spec
 from clearl.unroll import UnrollLayout
 
 LAYOUT = UnrollLayout(discrete_spec((1,), "float32", 2), 1)
-ENTRY = f"{__name__}:make_parts"
+ENTRY = f"{__name__}:make_factory"
 
 
 class Shard:
@@ -63,7 +63,7 @@ class Worker:
         return {"held": 1}
 
 
-class Parts:
+class Factory:
     layout, draws = LAYOUT, 1
 
     def network(self) -> Any:
@@ -73,11 +73,11 @@ class Parts:
         return Worker()
 
 
-def make_parts(config: str, run_dir: Any) -> Any:
-    return Parts()
+def make_factory(config: str, run_dir: Any) -> Any:
+    return Factory()
 
 
-class Places:
+class Endpoints:
     def __init__(self) -> None:
         self.new, self.sequences = LAYOUT.empty(2), np.zeros(2, np.int64)
         self.replay: Any = None
@@ -95,48 +95,60 @@ class Places:
         self.replay = payloads
 
 
-class Outlet:
+class MessageSink:
     def send(self, message: Message) -> None: ...
 
 
-def make(*, keeps_later: bool, places: Places | None = None) -> tuple[WorkerProgram, Worker, Places]:
-    setup = Setup("worker-0", "", ENTRY, "", "", 0, slots=(0, 1), sequences=(5, 9), keeps_later=keeps_later)
-    places = places or Places()
-    program = WorkerProgram(Outlet(), setup, places)
+def make(
+    *, keep_unrolls_after_checkpoint: bool, endpoints: Endpoints | None = None
+) -> tuple[WorkerProgram, Worker, Endpoints]:
+    setup = Setup(
+        "worker-0",
+        "",
+        ENTRY,
+        "",
+        "",
+        0,
+        slots=(0, 1),
+        sequences=(5, 9),
+        keep_unrolls_after_checkpoint=keep_unrolls_after_checkpoint,
+    )
+    endpoints = endpoints or Endpoints()
+    program = WorkerProgram(MessageSink(), setup, endpoints)
     worker: Any = program.worker
-    return program, worker, places
+    return program, worker, endpoints
 
 
-@pytest.mark.parametrize(("keeps_later", "reached"), [(True, (7, 9)), (False, (5, 9))])
+@pytest.mark.parametrize(("keep_unrolls_after_checkpoint", "reached"), [(True, (7, 9)), (False, (5, 9))])
 def test_shards_go_back_to_what_was_acknowledged_or_to_what_they_have_beyond(
-    keeps_later: bool, reached: tuple[int, ...]
+    keep_unrolls_after_checkpoint: bool, reached: tuple[int, ...]
 ) -> None:
-    program, worker, _ = make(keeps_later=keeps_later)
+    program, worker, _ = make(keep_unrolls_after_checkpoint=keep_unrolls_after_checkpoint)
     assert program.ready.sequences == reached == tuple(shard.next_sequence for shard in worker.shards)
     assert program.ready.lost == 4
 
 
 def test_a_round_leaves_a_pair_of_each_slot_and_says_so() -> None:
-    program, worker, places = make(keeps_later=False)
+    program, worker, endpoints = make(keep_unrolls_after_checkpoint=False)
     for sequence in (6, 7):
         (answer,) = program.handle(Produce(("a", "b")))
         assert isinstance(answer, Produced) and answer.sequences == (sequence, sequence + 4)
         assert (answer.version, answer.episodes, answer.replay) == (11, 1, {"held": 1})
-        assert places.new.reward.tolist() == [[2], [2]] and places.replay == [b"%d" % (sequence - 1), None]
+        assert endpoints.new.reward.tolist() == [[2], [2]] and endpoints.replay == [b"%d" % (sequence - 1), None]
         assert [shard.inserted[sequence - 6 :] for shard in worker.shards] == [[2.0], [2.0]]
 
 
 def test_a_round_is_told_before_it_is_inserted_and_until_then_can_be_found_by_another_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    program, worker, places = make(keeps_later=False)
-    places.sequences[:], meanwhile = (5, 9), list[list[int]]()
-    monkeypatch.setattr(worker, "act", lambda tasks, new: meanwhile.append(places.sequences.tolist()) or [])
+    program, worker, endpoints = make(keep_unrolls_after_checkpoint=False)
+    endpoints.sequences[:], meanwhile = (5, 9), list[list[int]]()
+    monkeypatch.setattr(worker, "act", lambda tasks, new: meanwhile.append(endpoints.sequences.tolist()) or [])
     telling = program.handle(Produce(("a", "b")))
     answer = next(telling)
     assert meanwhile == [[0, 0]], "what is being overwritten must not be taken for what was told"
     assert isinstance(answer, Produced) and worker.shards[0].inserted == []
-    assert places.sequences.tolist() == [6, 10] == list(answer.sequences)
+    assert endpoints.sequences.tolist() == [6, 10] == list(answer.sequences)
     assert list(telling) == [] and len(worker.shards[0].inserted) == 1
 
 
@@ -151,15 +163,15 @@ def test_a_round_is_told_before_it_is_inserted_and_until_then_can_be_found_by_an
 def test_what_another_process_had_told_of_and_not_inserted_is_inserted_now(
     reported: tuple[int, int], inserted: list[list[float]]
 ) -> None:
-    places = Places()
-    places.sequences[:], places.new.reward[:] = reported, 3.0
-    program, worker, _ = make(keeps_later=False, places=places)
+    endpoints = Endpoints()
+    endpoints.sequences[:], endpoints.new.reward[:] = reported, 3.0
+    program, worker, _ = make(keep_unrolls_after_checkpoint=False, endpoints=endpoints)
     assert [shard.inserted for shard in worker.shards] == inserted
     assert program.ready.sequences == (5, 9) == tuple(shard.next_sequence for shard in worker.shards)
 
 
 def test_now_and_then_space_is_reclaimed_below_what_was_read_and_never_above() -> None:
-    program, worker, _ = make(keeps_later=False)
+    program, worker, _ = make(keep_unrolls_after_checkpoint=False)
     for _ in range(3 * _ROUNDS_TO_RECLAIM):
         list(program.handle(Produce(("a", "b"))))
     # Before the n-th round all unrolls of the n - 1 before it have been read.
@@ -169,5 +181,5 @@ def test_now_and_then_space_is_reclaimed_below_what_was_read_and_never_above() -
 
 
 def test_sync_reaches_every_shard() -> None:
-    program, worker, _ = make(keeps_later=False)
+    program, worker, _ = make(keep_unrolls_after_checkpoint=False)
     assert list(program.handle(Sync())) == [Synced()] and all(shard.synced for shard in worker.shards)

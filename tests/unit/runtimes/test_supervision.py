@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 
 from clearl.errors import StorageError, WorkerError
-from clearl.runtimes.backend import Site
-from clearl.runtimes.local.processes import ChildProcess
+from clearl.runtimes.backend import Backend
+from clearl.runtimes.local.processes import LocalProcess
 from clearl.runtimes.messages import Alive, ChannelClosed, Failed, Message, Produce, Produced, Ready
-from clearl.runtimes.supervision import BUILDING_S, Supervisor, Surroundings
+from clearl.runtimes.supervision import BUILDING_S, Supervisor, SupervisorContext
 
 READY, WORK = Ready((0,), 0), Produce(("a",))
 DONE = Produced(0, 0, (1,), {}, {})
@@ -42,8 +42,8 @@ class FakeChild:
         self.ended = True
         return self.code
 
-    def cause_of_death(self, code: int | None) -> tuple[str, bool]:
-        return ChildProcess.cause_of_death(cast(ChildProcess, self), code)
+    def exit_reason(self, code: int | None) -> tuple[str, bool]:
+        return LocalProcess.exit_reason(cast(LocalProcess, self), code)
 
     def output(self) -> str:
         return "printed in the end"
@@ -58,20 +58,20 @@ class Stage:
         self.faults: list[str] = []
         self.restarts: list[float] = []
         self.prepared = 0
-        self.around = Surroundings(
-            cast(Site, self), timeout_s, lambda name, problem: self.faults.append(f"{name}: {problem}"),
+        self.supervision = SupervisorContext(
+            cast(Backend, self), timeout_s, lambda name, problem: self.faults.append(f"{name}: {problem}"),
             lambda name, after_s: self.restarts.append(after_s), clock=lambda: self.now,
         )  # fmt: skip
         self.supervisor = self.another("worker-0")
 
     def another(self, name: str) -> Supervisor:
-        made = Supervisor(name, lambda child, starts: None, lambda: None, self.around)
+        made = Supervisor(name, lambda child, starts: None, lambda: None, self.supervision)
         made.wanted = True
         return made
 
     # As the site.
 
-    def let_go(self, child: FakeChild) -> None: ...
+    def unregister(self, child: FakeChild) -> None: ...
 
     def take(self, wake: Any) -> FakeChild:
         self.children.append(FakeChild())
@@ -168,7 +168,9 @@ def test_two_workers_with_the_same_fault_before_any_work_end_the_run() -> None:
     stage.says(FAULT)
     other = stage.another("worker-1")
     stage.start(other)
-    elsewhere = Failed(FAULT.kind, "environment of task 'a', slot 9, step 1: it hurts", FAULT.sort, "Traceback Y")
+    elsewhere = Failed(
+        FAULT.kind, "environment of task 'a', slot 9, step 1: it hurts", FAULT.fingerprint, "Traceback Y"
+    )
     with pytest.raises(WorkerError, match="worker-1 met a fault that came twice"):
         stage.says(elsewhere, to=other)
 

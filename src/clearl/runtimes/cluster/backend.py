@@ -11,11 +11,11 @@ import numpy as np
 
 from clearl.runtimes.backend import Wake
 from clearl.runtimes.messages import Alive, ChannelClosed, Evaluate, Message, Produce, Setup, pack, unpack
-from clearl.runtimes.runtime import Job
+from clearl.runtimes.runtime import RunContext
 from clearl.unroll import Payload, Unroll, UnrollLayout
 
 _BEAT_S = 0.5
-DEATH_S = 15.0
+KILL_TIMEOUT_S = 15.0
 """How long a process may take to go after it was killed."""
 
 Call = Hashable
@@ -28,7 +28,7 @@ class ActorLost(Exception):
     """The process behind a call has gone; says why."""
 
 
-class Actor(Protocol):
+class RemoteActor(Protocol):
     """A process somewhere that holds an object and answers calls of its methods."""
 
     def call(self, method: str, *given: Any) -> Call:
@@ -42,7 +42,7 @@ class Actor(Protocol):
     def kill(self) -> None: ...
 
 
-class Post(Protocol):
+class Transport(Protocol):
     """Carries calls to actors and answers back."""
 
     def arrived(self, calls: Sequence[Call], wait_s: float) -> list[Call]:
@@ -59,7 +59,7 @@ class Post(Protocol):
 
 
 @dataclass(frozen=True)
-class Home:
+class NodeAffinity:
     """The node where a worker's replay is."""
 
     node: str
@@ -68,40 +68,40 @@ class Home:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ActorRequest:
     """An actor for a worker or an evaluator: a question to the driver."""
 
     name: str
     is_worker: bool
-    home: Home | None
+    affinity: NodeAffinity | None
 
 
 @dataclass(frozen=True)
-class Crew:
+class ClusterPlan:
     """Whom every learner of a run works with."""
 
     workers: int
-    homes: Mapping[str, str]
+    replay_nodes: Mapping[str, str]
     """The node that holds the replay of each worker, where one does."""
-    luggage: Any
-    """A `clearl.runtimes.cluster.hosted.Luggage`, published."""
+    bundle: Any
+    """A `clearl.runtimes.cluster.hosted.RunBundle`, published."""
 
 
 class PublishedWeights:
-    """The newest weights; see `clearl.runtimes.backend.Board`."""
+    """The newest weights; see `clearl.runtimes.backend.WeightStore`."""
 
     def __init__(self, size: int, publish: Callable[[Any], Any]) -> None:
         self._next, self._publish = np.zeros(size, np.float32), publish
-        self.shown: tuple[int, int, Any] = (0, 0, None)
+        self.published: tuple[int, int, Any] = (0, 0, None)
 
-    def next_place(self) -> np.ndarray:
+    def buffer(self) -> np.ndarray:
         return self._next
 
-    def show(self, version: int, frames: int) -> None:
-        self.shown = (version, frames, self._publish(self._next))
+    def publish(self, version: int, frames: int) -> None:
+        self.published = (version, frames, self._publish(self._next))
 
     def close(self) -> None:
-        self.shown = (0, 0, None)
+        self.published = (0, 0, None)
 
 
 class ReceivedPairs:
@@ -117,11 +117,17 @@ class ReceivedPairs:
         vars(self).clear()
 
 
-class ActorChild:
-    """A `HostedChild` with at most one call under way; see `clearl.runtimes.backend.Child`."""
+class ActorProcess:
+    """A `HostedProgram` with at most one call under way; see `clearl.runtimes.backend.RemoteProcess`."""
 
-    def __init__(self, post: Post, place: Callable[[Setup], Actor], placed: Callable[[str, str], None], luggage: Any):
-        self._post, self._place, self._placed, self._luggage = post, place, placed, luggage
+    def __init__(
+        self,
+        transport: Transport,
+        place: Callable[[Setup], RemoteActor],
+        placed: Callable[[str, str], None],
+        bundle: Any,
+    ):
+        self._transport, self._place, self._placed, self._bundle = transport, place, placed, bundle
         self._call: Call | None = None
         self._asked: Call | None = None
         self._asked_at, self._beats = 0.0, 0
@@ -137,10 +143,10 @@ class ActorChild:
     def begin(self, setup: Setup, shared: Sequence[Any]) -> None:
         self._name, self._shared = setup.name, shared
         self._actor = self._place(setup)
-        self._call = self._actor.call("begin", pack(setup), self._luggage)
+        self._call = self._actor.call("begin", pack(setup), self._bundle)
 
     def send(self, message: Message) -> None:
-        version, frames, weights = self._shared[-1].shown
+        version, frames, weights = self._shared[-1].published
         if not isinstance(message, Produce | Evaluate):
             weights = None
         self._asked_at = time.monotonic()
@@ -149,7 +155,7 @@ class ActorChild:
     def poll(self) -> list[Message]:
         if self._call is None:
             return []
-        if not self._post.arrived(self.awaited, 0.0):
+        if not self._transport.arrived(self.awaited, 0.0):
             return self._pulse()
         answers, pairs, where = self._heard(self._call)
         self._call = None
@@ -167,7 +173,7 @@ class ActorChild:
             if now - self._asked_at > _BEAT_S:
                 self._asked, self._asked_at = self._actor.call_aside("beats"), now
             return []
-        if not self._post.arrived([self._asked], 0.0):
+        if not self._transport.arrived([self._asked], 0.0):
             return []
         beats, building = self._heard(self._asked)
         before, self._beats, self._asked = self._beats, beats, None
@@ -175,7 +181,7 @@ class ActorChild:
 
     def _heard(self, call: Call) -> Any:
         try:
-            return self._post.answer(call)
+            return self._transport.answer(call)
         except Exception as error:  # what goes wrong in a child's work is an answer: here there is no sound child
             self._death = str(error) if isinstance(error, ActorLost) else f"died: {error!r}"
             raise ChannelClosed from error
@@ -183,14 +189,14 @@ class ActorChild:
     def end(self, patience_s: float = 0.0) -> int | None:
         """Make sure that it has gone, so that another can open its shards."""
         if patience_s and self.awaited:
-            self._post.arrived(self.awaited, patience_s)
+            self._transport.arrived(self.awaited, patience_s)
         self._actor.kill()
         if self.awaited:
-            self._post.arrived(self.awaited, DEATH_S)
+            self._transport.arrived(self.awaited, KILL_TIMEOUT_S)
         self._asked = None
         return None
 
-    def cause_of_death(self, code: int | None) -> tuple[str, bool]:
+    def exit_reason(self, code: int | None) -> tuple[str, bool]:
         """Nobody can tell who ended a process elsewhere: none of it counts as the worker's own fault."""
         return self._death, False
 
@@ -198,43 +204,43 @@ class ActorChild:
         return ""
 
 
-class ActorSite:
-    """Keeps each worker on the node where its replay is; see `clearl.runtimes.backend.Site`."""
+class ClusterBackend:
+    """Keeps each worker on the node where its replay is; see `clearl.runtimes.backend.Backend`."""
 
-    keeps_later = False  # a node may hold files of an earlier run at the same path
+    keep_unrolls_after_checkpoint = False  # a node may hold files of an earlier run at the same path
 
-    def __init__(self, post: Post, crew: Crew, job: Job, ask: Ask) -> None:
-        self._post, self._luggage, self._ask = post, crew.luggage, ask
-        self.workers = crew.workers
-        self.evaluators: Sequence[tuple[str, ...]] = [(task,) for task in job.plan.evaluate]
-        self._homes = {name: Home(node, may_be_full=True) for name, node in crew.homes.items()}
-        self._children: dict[ActorChild, Wake] = {}
+    def __init__(self, transport: Transport, cluster: ClusterPlan, context: RunContext, ask: Ask) -> None:
+        self._transport, self._bundle, self._ask = transport, cluster.bundle, ask
+        self.workers = cluster.workers
+        self.evaluators: Sequence[tuple[str, ...]] = [(task,) for task in context.plan.evaluate]
+        self._affinities = {name: NodeAffinity(node, may_be_full=True) for name, node in cluster.replay_nodes.items()}
+        self._children: dict[ActorProcess, Wake] = {}
 
-    def take(self, wake: Wake) -> ActorChild:
-        child = ActorChild(self._post, self._place, self._settle, self._luggage)
+    def take(self, wake: Wake) -> ActorProcess:
+        child = ActorProcess(self._transport, self._place, self._settle, self._bundle)
         self._children[child] = wake
         return child
 
     def prepare(self) -> None: ...
 
-    def let_go(self, child: ActorChild) -> None:
+    def unregister(self, child: ActorProcess) -> None:
         del self._children[child]
 
-    def listen(self, wait_s: float) -> list[Wake]:
+    def wait(self, wait_s: float) -> list[Wake]:
         awaited = {call: wake for child, wake in self._children.items() for call in child.awaited}
         if not awaited:
             time.sleep(wait_s)
             return []
-        return [awaited[call] for call in self._post.arrived(list(awaited), wait_s)]
+        return [awaited[call] for call in self._transport.arrived(list(awaited), wait_s)]
 
     def pairs(self, layout: UnrollLayout, slots: int, draws: int) -> ReceivedPairs:
         return ReceivedPairs()
 
-    def board(self, size: int) -> PublishedWeights:
-        return PublishedWeights(size, self._post.publish)
+    def weight_store(self, size: int) -> PublishedWeights:
+        return PublishedWeights(size, self._transport.publish)
 
-    def _place(self, setup: Setup) -> Actor:
-        return self._ask(Wanted(setup.name, bool(setup.slots), self._homes.get(setup.name)))
+    def _place(self, setup: Setup) -> RemoteActor:
+        return self._ask(ActorRequest(setup.name, bool(setup.slots), self._affinities.get(setup.name)))
 
     def _settle(self, name: str, node: str) -> None:
-        self._homes[name] = Home(node, may_be_full=False)
+        self._affinities[name] = NodeAffinity(node, may_be_full=False)

@@ -21,13 +21,13 @@ from clearl.records.reader import scan_rows
 from clearl.records.run_dir import META_FILE
 from clearl.records.schema import METRICS_FILE
 from clearl.registry import load_entry
-from clearl.runtimes.backend import Site
+from clearl.runtimes.backend import Backend
 from clearl.runtimes.cluster.backend import Ask
 from clearl.runtimes.host import StopFlag, keep_freed_memory
-from clearl.runtimes.loop import run_at
+from clearl.runtimes.loop import run_loop
 from clearl.runtimes.messages import Alive, Close, Message, Setup, describe, pack, unpack
-from clearl.runtimes.programs import Program, make_parts
-from clearl.runtimes.runtime import Job, Order
+from clearl.runtimes.programs import Program, make_factory
+from clearl.runtimes.runtime import RunContext, RunSpec
 from clearl.unroll import Payload, Unroll, UnrollLayout
 
 _HEAR_S = 0.2
@@ -38,7 +38,7 @@ Answer = tuple[list[Packed], Packed | None, tuple[str, int] | None]
 
 
 @dataclass(frozen=True)
-class Luggage:
+class RunBundle:
     """What a machine needs before it can make the parts of a run."""
 
     meta: bytes
@@ -47,8 +47,8 @@ class Luggage:
     """Where the driver imports modules from; those of the user may lie there."""
 
     @staticmethod
-    def of(run_dir: Path) -> Luggage:
-        return Luggage((run_dir / META_FILE).read_bytes(), tuple(os.path.abspath(entry) for entry in sys.path))
+    def of(run_dir: Path) -> RunBundle:
+        return RunBundle((run_dir / META_FILE).read_bytes(), tuple(os.path.abspath(entry) for entry in sys.path))
 
     def unpack(self, run_dir: Path) -> None:
         """Make this machine's run directory, unless it is there."""
@@ -61,14 +61,14 @@ class Luggage:
 
 
 @dataclass
-class Carrier:
+class CallEndpoints:
     """A child's end of what it shares with the learner: weights come with the call, pairs leave with the answer."""
 
     given: tuple[int, int, np.ndarray | None] = (0, 0, None)
     new: Unroll | None = None
     replay: Sequence[Payload | None] = ()
 
-    def weights(self, network: PolicyNetwork) -> Carrier:
+    def weights(self, network: PolicyNetwork) -> CallEndpoints:
         self._flat = FlatWeights(network)
         return self
 
@@ -94,7 +94,7 @@ class Carrier:
     def close(self) -> None: ...
 
 
-class HostedChild:
+class HostedProgram:
     """Runs a program of `clearl.runtimes.programs`: `begin` once for each learner, then `handle` a message at a time.
 
     The program outlives a learner, with its replay and its environments: the next one finds all that was acknowledged,
@@ -107,48 +107,48 @@ class HostedChild:
     def __init__(self) -> None:
         keep_freed_memory()
         self._beats, self._building = 0, True
-        self._carrier = Carrier()
+        self._endpoints = CallEndpoints()
         self._program: Program | None = None
         self._failure: Packed | None = None
 
-    def begin(self, setup: Packed, luggage: Luggage) -> Answer:
+    def begin(self, setup: Packed, bundle: RunBundle) -> Answer:
         """Be what `setup` says, or still be it."""
-        return [self._begin(setup, luggage)], None, (self.place(), os.getpid())
+        return [self._begin(setup, bundle)], None, (self.place(), os.getpid())
 
     def place(self) -> str:
         """The node that this process is on, where whoever carries the calls knows one."""
         return ""
 
-    def _begin(self, setup: Packed, luggage: Luggage) -> Packed:
+    def _begin(self, setup: Packed, bundle: RunBundle) -> Packed:
         try:
             if self._program is None:
-                wanted = unpack(setup)
-                assert isinstance(wanted, Setup)
-                luggage.unpack(Path(wanted.run_dir))
-                self._program = load_entry(wanted.program)(self, wanted, self._carrier)
+                request = unpack(setup)
+                assert isinstance(request, Setup)
+                bundle.unpack(Path(request.run_dir))
+                self._program = load_entry(request.program)(self, request, self._endpoints)
         except Exception as error:  # noqa: BLE001 - whatever it is, the learner must hear of it
             return pack(describe(error))
         assert self._program is not None
-        self._carrier.forget()
+        self._endpoints.forget()
         return self._failure or pack(self._program.ready)
 
     def handle(self, message: Packed, version: int, frames: int, weights: np.ndarray | None) -> Answer:
         """Do as told; the answers, and the pairs where there are any."""
         assert self._program is not None
-        told, carrier = unpack(message), self._carrier
+        told, endpoints = unpack(message), self._endpoints
         if isinstance(told, Close):
             self._program.close()
             return [], None, None
-        carrier.given = (version, frames, weights)
+        endpoints.given = (version, frames, weights)
         try:
             answers = [pack(answer) for answer in self._program.handle(told)]
         except Exception as error:  # noqa: BLE001 - as above
             self._failure = pack(describe(error))
             return [self._failure], None, None
         finally:
-            carrier.given = (version, frames, None)
-        with_pairs = weights is not None and carrier.new is not None
-        return answers, (carrier.new, carrier.replay) if with_pairs else None, None
+            endpoints.given = (version, frames, None)
+        with_pairs = weights is not None and endpoints.new is not None
+        return answers, (endpoints.new, endpoints.replay) if with_pairs else None, None
 
     def send(self, message: Message) -> None:
         """As the program's outlet."""
@@ -177,19 +177,23 @@ class HostedLearner:
         return os.getpid(), os.path.exists(mark)
 
     def train(
-        self, order: Order, luggage: Luggage, make_site: Callable[[Job, Ask], Site], deaths: Sequence[str]
+        self,
+        spec: RunSpec,
+        bundle: RunBundle,
+        make_backend: Callable[[RunContext, Ask], Backend],
+        deaths: Sequence[str],
     ) -> None:
         """Train until the plan is through or the driver says stop; `deaths`: of all learners before this one."""
-        luggage.unpack(order.run_dir)
-        with replace(order, stop=self._stop, listeners=[self._ask]).open() as job:
-            told = [row.get("problem") for row in scan_rows(order.run_dir / METRICS_FILE).rows]
-            run_at(make_site(job, self._ask), job, deaths=[death for death in deaths if death not in told])
+        bundle.unpack(spec.run_dir)
+        with replace(spec, stop=self._stop, listeners=[self._ask]).open() as context:
+            told = [row.get("problem") for row in scan_rows(spec.run_dir / METRICS_FILE).rows]
+            run_loop(make_backend(context, self._ask), context, deaths=[death for death in deaths if death not in told])
 
     def _ask(self, question: Any) -> Any:
         self._questions.put(question)
         return self._answers.get()
 
-    def hear(self, stop: int | None, *answer: Any) -> Any:
+    def poll(self, stop: int | None, *answer: Any) -> Any:
         """Give the answer to the last question, if there was one, and wait a moment for the next, if there is one."""
         self._stop.signal = stop
         for given in answer:
@@ -206,33 +210,33 @@ def versions() -> dict[str, str]:
     return {"clearl": __version__, "python": python, **{name: metadata.version(name) for name in ("torch", "numpy")}}
 
 
-def errand(order: Order) -> Packed:
+def probe_request(spec: RunSpec) -> Packed:
     """What a machine has to know to `look_around` on behalf of a run."""
-    return pack(Setup("", "", order.parts_entry, to_yaml(order.config), str(order.run_dir.absolute()), 0,
-                      tasks=order.plan.evaluate))  # fmt: skip
+    return pack(Setup("", "", spec.factory_entry, to_yaml(spec.config), str(spec.run_dir.absolute()), 0,
+                      tasks=spec.plan.evaluate))  # fmt: skip
 
 
-def look_around(errand: Packed, luggage: Luggage, ours: Mapping[str, str]) -> tuple[str, list[int]]:
+def probe_node(probe_request: Packed, bundle: RunBundle, ours: Mapping[str, str]) -> tuple[str, list[int]]:
     """Of this machine: what keeps a worker from running here ("" if nothing), and the slots whose replay it holds."""
     theirs = versions()
     others = [f"{name} {theirs[name]} (here {version})" for name, version in ours.items() if theirs[name] != version]
     if others:
         return f"has {', '.join(others)}: install the same versions everywhere", []
-    wanted = unpack(errand)  # only now: another version may have other words
-    assert isinstance(wanted, Setup)
-    run_dir = Path(wanted.run_dir)
+    request = unpack(probe_request)  # only now: another version may have other words
+    assert isinstance(request, Setup)
+    run_dir = Path(request.run_dir)
     slots = [int(path.name.removeprefix("slot-")) for path in run_dir.glob("replay/slot-*")]
     try:
-        luggage.unpack(run_dir)
-        parts = make_parts(wanted)
-        suite = parts.evaluator(parts.network()).suite
-        suite.make(wanted.tasks[0], num_envs=1, seed=0).close()  # some packages are not missed before
+        bundle.unpack(run_dir)
+        factory = make_factory(request)
+        suite = factory.evaluator(factory.network()).suite
+        suite.make(request.tasks[0], num_envs=1, seed=0).close()  # some packages are not missed before
     except Exception as error:  # noqa: BLE001 - the reason is the answer
         return f"cannot run a worker: {describe(error).problem}", slots
     return "", slots
 
 
-def homes(held: Mapping[str, set[int]], shares: Sequence[Sequence[int]]) -> dict[str, str]:
+def replay_nodes(held: Mapping[str, set[int]], shares: Sequence[Sequence[int]]) -> dict[str, str]:
     """The machine that holds most of each worker's replay; none where all see the same disk."""
     found = {}
     for index, slots in enumerate(shares):

@@ -15,7 +15,7 @@ from typing import Any
 from clearl.errors import ConfigError, MissingExtraError
 from clearl.runtimes.cluster.driver import Driver
 from clearl.runtimes.host import cores
-from clearl.runtimes.runtime import Order
+from clearl.runtimes.runtime import RunSpec
 
 WORKER_CPUS = 1.0
 EVALUATOR_CPUS = 0.1
@@ -27,17 +27,17 @@ _QUIET = {"RAY_DEDUP_LOGS_SKIP_REGEX": ".", "RAY_USAGE_STATS_ENABLED": "0", "RAY
 _OUR_OWN = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_worker_niceness": "0"}
 
 
-def run_ray(order: Order) -> None:
+def run_ray(spec: RunSpec) -> None:
     """Train with the actors of a cluster; they never outlive this call."""
-    with connected(order.config.address, cpus=math.ceil(needed_cpus(order, order.config.workers or cores()))):
+    with connected(spec.config.address, cpus=math.ceil(needed_cpus(spec, spec.config.workers or cores()))):
         from clearl.runtimes.cluster.ray_host import RayHost  # Ray is an extra
 
-        Driver(order, RayHost(order)).run()
+        Driver(spec, RayHost(spec)).run()
 
 
-def needed_cpus(order: Order, workers: int) -> float:
+def needed_cpus(spec: RunSpec, workers: int) -> float:
     """What Ray must be told that its machines have: it counts, it does not measure."""
-    return WORKER_CPUS * workers + EVALUATOR_CPUS * len(order.plan.evaluate)
+    return WORKER_CPUS * workers + EVALUATOR_CPUS * len(spec.plan.evaluate)
 
 
 @contextmanager

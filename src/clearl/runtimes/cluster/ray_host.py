@@ -14,12 +14,12 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from clearl.errors import ConfigError
 from clearl.runtimes.cluster import hosted
-from clearl.runtimes.cluster.backend import ActorLost, ActorSite, Crew, Wanted
-from clearl.runtimes.cluster.driver import MakeSite
-from clearl.runtimes.cluster.hosted import HostedChild, HostedLearner, Luggage
+from clearl.runtimes.cluster.backend import ActorLost, ActorRequest, ClusterBackend, ClusterPlan
+from clearl.runtimes.cluster.driver import MakeBackend
+from clearl.runtimes.cluster.hosted import HostedLearner, HostedProgram, RunBundle
 from clearl.runtimes.cluster.ray import EVALUATOR_CPUS, WORKER_CPUS, needed_cpus
 from clearl.runtimes.loop import divide
-from clearl.runtimes.runtime import Order
+from clearl.runtimes.runtime import RunSpec
 
 
 class RayActor:
@@ -36,7 +36,7 @@ class RayActor:
         ray.kill(self.handle)
 
 
-class RayPost:
+class RayTransport:
     def arrived(self, calls: Sequence[Any], wait_s: float) -> list[Any]:
         if wait_s and not ray.wait(list(calls), timeout=wait_s)[0]:
             return []
@@ -54,29 +54,29 @@ class RayPost:
         return ray.put(value)
 
 
-class ChildActor(HostedChild):
+class RayProgram(HostedProgram):
     def place(self) -> str:
         return ray.get_runtime_context().get_node_id()
 
 
 class RayHost:
-    def __init__(self, order: Order) -> None:
-        self._order, self.post = order, RayPost()
-        self.luggage = self.post.publish(Luggage.of(order.run_dir))
+    def __init__(self, spec: RunSpec) -> None:
+        self._spec, self.transport = spec, RayTransport()
+        self.bundle = self.transport.publish(RunBundle.of(spec.run_dir))
         make: Any = ray.remote  # its type does not know concurrency groups
-        self._learners, self._children = map(make(concurrency_groups={"aside": 1}), (HostedLearner, ChildActor))
+        self._learners, self._children = map(make(concurrency_groups={"aside": 1}), (HostedLearner, RayProgram))
 
     def learner(self) -> tuple[RayActor, str]:
         here = ray.get_runtime_context().get_node_id()
-        node, gpus = learner_place(self._order.config.device, here, ray.nodes())
+        node, gpus = learner_place(self._spec.config.device, here, ray.nodes())
         actor = self._learners.options(num_cpus=0, num_gpus=gpus, **on_node(node)).remote()
         return RayActor(actor), addresses()[node]
 
-    def child(self, wanted: Wanted) -> RayActor:
-        return RayActor(self._children.options(**child_place(wanted)).remote())
+    def child(self, request: ActorRequest) -> RayActor:
+        return RayActor(self._children.options(**child_place(request)).remote())
 
-    def check(self) -> MakeSite:
-        return partial(ActorSite, self.post, check_nodes(self._order, self.luggage))
+    def check(self) -> MakeBackend:
+        return partial(ClusterBackend, self.transport, check_nodes(self._spec, self.bundle))
 
 
 def in_words(error: RayError) -> str:
@@ -89,24 +89,24 @@ def in_words(error: RayError) -> str:
 _LOOK_S = 120.0
 
 
-def check_nodes(order: Order, luggage: Any) -> Crew:
+def check_nodes(spec: RunSpec, bundle: Any) -> ClusterPlan:
     """Refuse a cluster that is too small, has other versions or lacks packages; learn who holds which replay."""
-    config, evaluators = order.config, len(order.plan.evaluate)
+    config, evaluators = spec.config, len(spec.plan.evaluate)
     cpus = ray.cluster_resources().get("CPU", 0.0)
     workers = config.workers or min(config.slots, max(1, int(cpus - EVALUATOR_CPUS * evaluators)))
-    if (need := needed_cpus(order, workers)) > cpus:
+    if (need := needed_cpus(spec, workers)) > cpus:
         raise ConfigError(
             f"{workers} workers and {evaluators} evaluators need {math.ceil(need)} CPUs, the cluster has "
             f"{cpus:g}: give fewer --workers, or add nodes"
         )
-    held = _look_around(order, luggage)
-    return Crew(workers, hosted.homes(held, divide(config.slots, workers)), luggage)
+    held = _probe_nodes(spec, bundle)
+    return ClusterPlan(workers, hosted.replay_nodes(held, divide(config.slots, workers)), bundle)
 
 
-def _look_around(order: Order, luggage: Any) -> dict[str, set[int]]:
+def _probe_nodes(spec: RunSpec, bundle: Any) -> dict[str, set[int]]:
     """Which slots' replay each node holds."""
-    nodes, held, asked = addresses(), {}, (hosted.errand(order), luggage, hosted.versions())
-    look = ray.remote(num_cpus=0, max_retries=0)(hosted.look_around)
+    nodes, held, asked = addresses(), {}, (hosted.probe_request(spec), bundle, hosted.versions())
+    look = ray.remote(num_cpus=0, max_retries=0)(hosted.probe_node)
     for node, answer in [(node, look.options(**on_node(node)).remote(*asked)) for node in nodes]:
         try:
             problem, slots = ray.get(answer, timeout=_LOOK_S)
@@ -121,19 +121,19 @@ def _look_around(order: Order, luggage: Any) -> dict[str, set[int]]:
 
 def learner_place(device: str, here: str, nodes: Iterable[Mapping[str, Any]]) -> tuple[str, int]:
     """The node for the learner and how many GPUs it is to see: where they are, if that is not `here`; else `here`."""
-    wanted = re.fullmatch(r"cuda(?::(\d+))?", device)
-    gpus = 1 + int(wanted[1] or 0) if wanted else 0
+    request = re.fullmatch(r"cuda(?::(\d+))?", device)
+    gpus = 1 + int(request[1] or 0) if request else 0
     fit = [node["NodeID"] for node in nodes if node["Alive"] and node["Resources"].get("GPU", 0) >= gpus]
     return (here, gpus) if here in fit else (fit[0], gpus) if fit else (here, 0)
 
 
-def child_place(wanted: Wanted) -> dict[str, Any]:
+def child_place(request: ActorRequest) -> dict[str, Any]:
     """Options of its actor: on the node where its replay is if that lives, else wherever there is room."""
-    if not wanted.is_worker:
+    if not request.is_worker:
         return {"num_cpus": EVALUATOR_CPUS}
-    home = wanted.home
-    place = "SPREAD" if home is None else NodeAffinitySchedulingStrategy(
-        home.node, soft=True, _spill_on_unavailable=home.may_be_full)  # fmt: skip
+    affinity = request.affinity
+    place = "SPREAD" if affinity is None else NodeAffinitySchedulingStrategy(
+        affinity.node, soft=True, _spill_on_unavailable=affinity.may_be_full)  # fmt: skip
     return {"num_cpus": WORKER_CPUS, "scheduling_strategy": place}
 
 

@@ -11,25 +11,25 @@ import numpy as np
 
 from clearl.runtimes.backend import Wake
 from clearl.runtimes.host import cores, keep_freed_memory
-from clearl.runtimes.local.processes import SLOTS_IF_SMALL, ChildProcess, Spares, spare_children
-from clearl.runtimes.local.shared_memory import PairBlock, SharedBlock, WeightBoard
-from clearl.runtimes.loop import run_at
-from clearl.runtimes.runtime import Job, Order
+from clearl.runtimes.local.processes import SLOTS_IF_SMALL, LocalProcess, ProcessPool, process_pool
+from clearl.runtimes.local.shared_memory import SharedBlock, SharedPairs, SharedWeights
+from clearl.runtimes.loop import run_loop
+from clearl.runtimes.runtime import RunContext, RunSpec
 from clearl.spaces import TaskSpec
 from clearl.unroll import UnrollLayout
 
 _SMALL_BYTES = 4096
 
 
-def run_local(order: Order) -> None:
+def run_local(spec: RunSpec) -> None:
     """Train with worker processes; children never outlive this call."""
     keep_freed_memory()
-    spares = spare_children(order.config, order.parts_entry)  # they import while the learner is built
+    pool = process_pool(spec.config, spec.factory_entry)  # they import while the learner is built
     try:
-        with order.open() as job, closing(_ThisMachine(job, spares)) as site:
-            run_at(site, job)
+        with spec.open() as context, closing(LocalBackend(context, pool)) as backend:
+            run_loop(backend, context)
     finally:
-        spares.close()
+        pool.close()
 
 
 def default_workers(cores: int, slots: int, spec: TaskSpec) -> int:
@@ -48,36 +48,38 @@ def default_workers(cores: int, slots: int, spec: TaskSpec) -> int:
     return max(1, min(cores, slots // 4))
 
 
-class _ThisMachine:
-    """See `clearl.runtimes.backend.Site`."""
+class LocalBackend:
+    """See `clearl.runtimes.backend.Backend`."""
 
-    keeps_later = True
+    keep_unrolls_after_checkpoint = True
 
-    def __init__(self, job: Job, spares: Spares) -> None:
-        self.workers = job.config.workers or default_workers(cores(), job.config.slots, job.parts.layout.spec)
-        self.evaluators: Sequence[tuple[str, ...]] = [job.plan.evaluate]
+    def __init__(self, context: RunContext, pool: ProcessPool) -> None:
+        self.workers = context.config.workers or default_workers(
+            cores(), context.config.slots, context.factory.layout.spec
+        )
+        self.evaluators: Sequence[tuple[str, ...]] = [context.plan.evaluate]
         self._selector = selectors.DefaultSelector()
-        self._spares = spares
+        self._idle = pool
 
-    def take(self, wake: Wake) -> ChildProcess:
-        child = self._spares.take()
+    def take(self, wake: Wake) -> LocalProcess:
+        child = self._idle.take()
         self._selector.register(child.channel, selectors.EVENT_READ, wake)
         return child
 
     def prepare(self) -> None:
-        self._spares.prepare()
+        self._idle.prepare()
 
-    def let_go(self, child: ChildProcess) -> None:
+    def unregister(self, child: LocalProcess) -> None:
         self._selector.unregister(child.channel)
 
-    def listen(self, wait_s: float) -> list[Callable[[], None]]:
+    def wait(self, wait_s: float) -> list[Callable[[], None]]:
         return [key.data for key, _ in self._selector.select(wait_s)]
 
-    def pairs(self, layout: UnrollLayout, slots: int, draws: int) -> PairBlock:
-        return PairBlock(SharedBlock.create(PairBlock.nbytes(layout, slots, draws)), layout, slots, draws)
+    def pairs(self, layout: UnrollLayout, slots: int, draws: int) -> SharedPairs:
+        return SharedPairs(SharedBlock.create(SharedPairs.nbytes(layout, slots, draws)), layout, slots, draws)
 
-    def board(self, size: int) -> WeightBoard:
-        return WeightBoard(SharedBlock.create(WeightBoard.nbytes(size)), size)
+    def weight_store(self, size: int) -> SharedWeights:
+        return SharedWeights(SharedBlock.create(SharedWeights.nbytes(size)), size)
 
     def close(self) -> None:
         self._selector.close()

@@ -16,7 +16,7 @@ from clearl.runtimes.messages import ChannelClosed, Message, Setup, describe, pa
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 
-class _Connection:
+class ChannelConnection:
     """The child's end of its connection; see `clearl.runtimes.backend.Link`."""
 
     def __init__(self, channel: Channel) -> None:
@@ -38,31 +38,31 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     channel = Channel.inherited(int(descriptor))
-    link = _Connection(channel)
+    connection = ChannelConnection(channel)
     try:
         with quick_imports():
             for module in modules:
                 importlib.import_module(module)
         descriptors = channel.receive_descriptors()
-        setup = link.receive()
+        setup = connection.receive()
         assert isinstance(setup, Setup)
         _show_name(f"clearl:{setup.name}")
         with quick_imports():
-            from clearl.runtimes.local.shared_memory import SharedPlaces
+            from clearl.runtimes.local.shared_memory import SharedEndpoints
             from clearl.runtimes.programs import serve
 
             make_program = load_entry(setup.program)
-        serve(link, make_program(link, setup, SharedPlaces(descriptors)))
+        serve(connection, make_program(connection, setup, SharedEndpoints(descriptors)))
     except ChannelClosed:
         return 0  # the parent has gone, and so do we
     except Exception as error:  # noqa: BLE001 - whatever it is, the parent must hear of it
-        return _report(link, error)
+        return _report(connection, error)
     return 0
 
 
-def _report(link: _Connection, error: Exception) -> int:
+def _report(connection: ChannelConnection, error: Exception) -> int:
     try:
-        link.send(describe(error))
+        connection.send(describe(error))
     except ChannelClosed:
         return 0
     return 1

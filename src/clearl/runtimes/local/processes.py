@@ -16,7 +16,7 @@ from clearl.runtimes.local.channel import Channel
 from clearl.runtimes.messages import ChannelClosed, Message, Setup, pack, unpack
 
 if TYPE_CHECKING:
-    from clearl.runtimes.local.shared_memory import PairBlock, WeightBoard
+    from clearl.runtimes.local.shared_memory import SharedPairs, SharedWeights
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -27,7 +27,7 @@ _KEPT_OUTPUT_BYTES = 1 << 14
 _GLANCE_S = 0.005
 
 
-class ChildProcess:
+class LocalProcess:
     """A process of its own that has imported `modules` and waits for something to do.
 
     It is started by name, not forked and not by pickle, so that a user's script needs no `__main__` guard. What it
@@ -51,7 +51,7 @@ class ChildProcess:
             os.close(write_end)
             theirs.close()
 
-    def begin(self, setup: Setup, shared: Sequence[PairBlock | WeightBoard]) -> None:
+    def begin(self, setup: Setup, shared: Sequence[SharedPairs | SharedWeights]) -> None:
         """Tell the child what to be, and give it its shared memory."""
         with contextlib.suppress(ChannelClosed):  # whoever polls finds out
             self.channel.send_descriptors([part.block.descriptor for part in shared])
@@ -95,7 +95,7 @@ class ChildProcess:
         self.channel.close()
         return code if by_itself else None
 
-    def cause_of_death(self, code: int | None) -> tuple[str, bool]:
+    def exit_reason(self, code: int | None) -> tuple[str, bool]:
         """Why it has gone, in words, and whether it brought that about itself."""
         # Whoever sends SIGKILL or SIGTERM, be it the kernel short of memory, is not part of the run.
         is_fault = code not in (-signal.SIGKILL, -signal.SIGTERM)
@@ -122,30 +122,30 @@ class ChildProcess:
             self._read_end = -1
 
 
-class Spares:
+class ProcessPool:
     """Starts children, and keeps some in reserve that have the slow imports behind them."""
 
     def __init__(self, modules: Sequence[str]) -> None:
         self._modules = modules
-        self._spares: list[ChildProcess] = []
+        self._idle: list[LocalProcess] = []
 
-    def take(self) -> ChildProcess:
+    def take(self) -> LocalProcess:
         """A child to begin with."""
-        while self._spares:
-            child = self._spares.pop(0)
+        while self._idle:
+            child = self._idle.pop(0)
             if not child.has_exited():
                 return child
             child.end()
-        return ChildProcess(self._modules)
+        return LocalProcess(self._modules)
 
     def prepare(self, count: int = 1) -> None:
         """Have so many in reserve."""
-        while len(self._spares) < count:
-            self._spares.append(ChildProcess(self._modules))
+        while len(self._idle) < count:
+            self._idle.append(LocalProcess(self._modules))
 
     def close(self) -> None:
-        while self._spares:
-            self._spares.pop().end()
+        while self._idle:
+            self._idle.pop().end()
 
 
 def _environment() -> dict[str, str]:
@@ -159,14 +159,14 @@ _CHILD_MODULES = ("clearl.runtimes.programs", "clearl.runtimes.local.shared_memo
 SLOTS_IF_SMALL = 16
 """Where observations are small, a worker has at least so many slots."""
 
-_started: list[Spares] = []
+_started: list[ProcessPool] = []
 
 
 @contextmanager
-def head_start(config: RunConfig, parts_entry: str) -> Iterator[None]:
+def prewarm(config: RunConfig, factory_entry: str) -> Iterator[None]:
     """Have children at work on their imports for the run that follows within the block."""
     if config.runtime == "local":
-        _started.append(spare_children(config, parts_entry))
+        _started.append(process_pool(config, factory_entry))
     try:
         yield
     finally:
@@ -174,11 +174,11 @@ def head_start(config: RunConfig, parts_entry: str) -> Iterator[None]:
             _started.pop().close()
 
 
-def spare_children(config: RunConfig, parts_entry: str) -> Spares:
+def process_pool(config: RunConfig, factory_entry: str) -> ProcessPool:
     """Children for a run of this config, whose parts they make: those that have a head start, else new ones."""
     if _started:
         return _started.pop()
-    spares = Spares([parts_entry.partition(":")[0], *_CHILD_MODULES])
+    pool = ProcessPool([factory_entry.partition(":")[0], *_CHILD_MODULES])
     # One too many is no loss: it becomes the evaluator.
-    spares.prepare(config.workers or max(1, min(cores(), config.slots // SLOTS_IF_SMALL)))
-    return spares
+    pool.prepare(config.workers or max(1, min(cores(), config.slots // SLOTS_IF_SMALL)))
+    return pool

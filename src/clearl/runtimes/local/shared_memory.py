@@ -46,7 +46,7 @@ class SharedBlock:
             self.descriptor = -1
 
 
-class PairBlock:
+class SharedPairs:
     """Where one worker puts its pairs, and the learner reads them: new unrolls as rows, `draws` packed ones a slot.
 
     Each payload has room for the longest there can be; memory that was never written to takes no place.
@@ -86,7 +86,7 @@ class PairBlock:
         return layout.buffer_nbytes(slots) + slots * 8 + slots * draws * (8 + max_payload_nbytes(layout))
 
 
-class WeightBoard:
+class SharedWeights:
     """The newest weights, written by one process and read by many; a reader never gets a mixture of two versions.
 
     Two places take turns. The writer fills the one that is not shown and then shows it, so a reader has the time of a
@@ -109,11 +109,11 @@ class WeightBoard:
     def nbytes(size: int) -> int:
         return _ALIGN + 2 * _place_nbytes(size)
 
-    def next_place(self) -> np.ndarray:
+    def buffer(self) -> np.ndarray:
         """Where the writer puts the next weights, [size] float32; nobody reads there until `show`."""
         return self._weights[self._hidden()]
 
-    def show(self, version: int, frames: int) -> None:
+    def publish(self, version: int, frames: int) -> None:
         """Show what was put into `next_place`."""
         hidden = self._hidden()
         checksum = _checksum(version, frames, self._weights[hidden])
@@ -123,9 +123,9 @@ class WeightBoard:
     def read_into(self, weights: np.ndarray) -> tuple[int, int]:
         """Copy the newest weights; their version and frames."""
         while True:
-            shown = int(self._shown[0]) % 2
-            version, frames, checksum = (int(value) for value in self._heads[shown][0])
-            np.copyto(weights, self._weights[shown])
+            published = int(self._shown[0]) % 2
+            version, frames, checksum = (int(value) for value in self._heads[published][0])
+            np.copyto(weights, self._weights[published])
             if checksum == _checksum(version, frames, weights):
                 return version, frames
 
@@ -140,7 +140,7 @@ class WeightBoard:
         return (int(self._shown[0]) + 1) % 2
 
 
-class SharedPlaces:
+class SharedEndpoints:
     """Shared memory: of a worker's pairs first, of the weights last."""
 
     def __init__(self, descriptors: Sequence[int]) -> None:
@@ -149,9 +149,9 @@ class SharedPlaces:
     def weights(self, network: PolicyNetwork) -> WeightReader:
         return WeightReader(network, self.descriptors[-1])
 
-    def pairs(self, layout: UnrollLayout, slots: int, draws: int) -> PairBlock:
-        block = SharedBlock.received(self.descriptors[0], PairBlock.nbytes(layout, slots, draws))
-        return PairBlock(block, layout, slots, draws)
+    def pairs(self, layout: UnrollLayout, slots: int, draws: int) -> SharedPairs:
+        block = SharedBlock.received(self.descriptors[0], SharedPairs.nbytes(layout, slots, draws))
+        return SharedPairs(block, layout, slots, draws)
 
 
 class WeightReader:
@@ -160,14 +160,14 @@ class WeightReader:
     def __init__(self, network: PolicyNetwork, descriptor: int) -> None:
         self._flat = FlatWeights(network)
         self._copy = np.zeros(self._flat.size, np.float32)
-        block = SharedBlock.received(descriptor, WeightBoard.nbytes(self._flat.size))
-        self._board = WeightBoard(block, self._flat.size)
+        block = SharedBlock.received(descriptor, SharedWeights.nbytes(self._flat.size))
+        self._weight_store = SharedWeights(block, self._flat.size)
         self._read: tuple[int, int] | None = None
 
     def read(self) -> tuple[int, int]:
         """Take the newest weights; their (updates, frames)."""
-        if self._read is None or self._board.version() != self._read[0]:
-            self._read = self._board.read_into(self._copy)
+        if self._read is None or self._weight_store.version() != self._read[0]:
+            self._read = self._weight_store.read_into(self._copy)
             self._flat.read_from(self._copy)
         return self._read
 

@@ -12,7 +12,14 @@ import numpy as np
 import pytest
 from thread_actors import DEATH, ThreadActor, ThreadPost
 
-from clearl.runtimes.cluster.backend import ActorChild, ActorLost, ActorSite, Crew, Home, Wanted
+from clearl.runtimes.cluster.backend import (
+    ActorLost,
+    ActorProcess,
+    ActorRequest,
+    ClusterBackend,
+    ClusterPlan,
+    NodeAffinity,
+)
 from clearl.runtimes.messages import Alive, ChannelClosed, Message, Produce, Ready, Setup, Sync, Synced, pack
 
 READY = Ready((), 0)
@@ -26,7 +33,7 @@ class Host:
         self.seconds, self.error, self.begin_error = seconds, error, begin_error
         self.count, self.given = 0, list[Any]()
 
-    def begin(self, setup: Any, luggage: Any) -> Any:
+    def begin(self, setup: Any, bundle: Any) -> Any:
         if self.begin_error:
             raise self.begin_error
         return [pack(READY)], None, ("node-1", 42)
@@ -43,63 +50,63 @@ class Host:
         return self.count, True
 
 
-def make(host: Host, *, name: str = "worker-0") -> tuple[ActorSite, ActorChild, list[Wanted]]:
+def make(host: Host, *, name: str = "worker-0") -> tuple[ClusterBackend, ActorProcess, list[ActorRequest]]:
     """A site with one child that has begun."""
-    asked = list[Wanted]()
+    asked = list[ActorRequest]()
 
-    def ask(wanted: Wanted) -> ThreadActor:
-        asked.append(wanted)
+    def ask(request: ActorRequest) -> ThreadActor:
+        asked.append(request)
         return ThreadActor(host)
 
-    job: Any = SimpleNamespace(plan=SimpleNamespace(evaluate=("a", "b")))
-    site = ActorSite(ThreadPost(), Crew(1, {"worker-0": "node-0"}, "luggage"), job, ask)
-    child = site.take(lambda: None)
-    pairs, board = site.pairs(None, 2, 1), site.board(3)  # pyright: ignore[reportArgumentType]
-    board.next_place()[:] = 7
-    board.show(5, 100)
-    child.begin(Setup(name, "", "", "", "", 0, slots=(0, 1)), [pairs, board])
-    return site, child, asked
+    context: Any = SimpleNamespace(plan=SimpleNamespace(evaluate=("a", "b")))
+    backend = ClusterBackend(ThreadPost(), ClusterPlan(1, {"worker-0": "node-0"}, "bundle"), context, ask)
+    child = backend.take(lambda: None)
+    pairs, weight_store = backend.pairs(None, 2, 1), backend.weight_store(3)  # pyright: ignore[reportArgumentType]
+    weight_store.buffer()[:] = 7
+    weight_store.publish(5, 100)
+    child.begin(Setup(name, "", "", "", "", 0, slots=(0, 1)), [pairs, weight_store])
+    return backend, child, asked
 
 
-def hear(site: ActorSite, child: ActorChild, until: type[Message], within_s: float = 5.0) -> list[Message]:
+def poll(backend: ClusterBackend, child: ActorProcess, until: type[Message], within_s: float = 5.0) -> list[Message]:
     heard, deadline = list[Message](), time.monotonic() + within_s
     while not any(isinstance(message, until) for message in heard):
         assert time.monotonic() < deadline
-        site.listen(0.05)
+        backend.wait(0.05)
         heard += child.poll()
     return heard
 
 
 def test_weights_go_with_leave_to_act_and_pairs_come_back() -> None:
     host = Host()
-    site, child, _ = make(host)
-    assert hear(site, child, Ready) == [READY]
+    backend, child, _ = make(host)
+    assert poll(backend, child, Ready) == [READY]
     assert (child.node, child.pid) == ("node-1", 42)
     child.send(Sync())
-    hear(site, child, Synced)
+    poll(backend, child, Synced)
     assert host.given[-1] == (5, 100, None)
     child.send(Produce(("a", "a")))
-    hear(site, child, Synced)
+    poll(backend, child, Synced)
     assert host.given[-1][-1].tolist() == [7, 7, 7]
     received: Any = child._shared[0]
     assert received.new["reward"].tolist() == [1, 1] and received.replay == [b"packed", None]
 
 
 def test_signs_of_life_are_heard_in_the_midst_of_work() -> None:
-    site, child, _ = make(Host(seconds=1.5))
-    hear(site, child, Ready)
+    backend, child, _ = make(Host(seconds=1.5))
+    poll(backend, child, Ready)
     child.send(Sync())
-    heard = hear(site, child, Synced)
+    heard = poll(backend, child, Synced)
     assert 1 <= len(heard) - 1 <= 3 and set(heard[:-1]) == {Alive(building=True)}
 
 
 def test_a_child_that_no_longer_progresses_gives_no_sign() -> None:
     host = Host(seconds=1.5)
-    site, child, _ = make(host)
-    hear(site, child, Ready)
+    backend, child, _ = make(host)
+    poll(backend, child, Ready)
     host.beats = lambda: (1, False)
     child.send(Sync())
-    assert hear(site, child, Synced) == [Alive(building=False), Synced()]
+    assert poll(backend, child, Synced) == [Alive(building=False), Synced()]
 
 
 @pytest.mark.parametrize(
@@ -107,66 +114,66 @@ def test_a_child_that_no_longer_progresses_gives_no_sign() -> None:
                          (OSError("disk full"), "died: OSError('disk full')")],
 )  # fmt: skip
 def test_a_lost_child_says_why(error: Exception, words: str) -> None:
-    site, child, _ = make(Host(error=error))
-    hear(site, child, Ready)
+    backend, child, _ = make(Host(error=error))
+    poll(backend, child, Ready)
     child.send(Sync())
     with pytest.raises(ChannelClosed):
-        hear(site, child, Synced)
-    assert child.cause_of_death(child.end()) == (words, False)
+        poll(backend, child, Synced)
+    assert child.exit_reason(child.end()) == (words, False)
 
 
 def test_a_killed_child_is_heard_no_more() -> None:
-    site, child, _ = make(Host(seconds=1.0))
-    hear(site, child, Ready)
+    backend, child, _ = make(Host(seconds=1.0))
+    poll(backend, child, Ready)
     child.send(Sync())
     child.end()
     with pytest.raises(ChannelClosed):
         child.poll()
-    assert child.cause_of_death(None) == (DEATH, False)
+    assert child.exit_reason(None) == (DEATH, False)
 
 
 def test_a_worker_goes_back_to_its_replay_and_from_then_on_to_where_it_was() -> None:
-    site, child, asked = make(Host())
-    assert asked == [Wanted("worker-0", True, Home("node-0", may_be_full=True))]
-    hear(site, child, Ready)
-    again = site.take(lambda: None)
+    backend, child, asked = make(Host())
+    assert asked == [ActorRequest("worker-0", True, NodeAffinity("node-0", may_be_full=True))]
+    poll(backend, child, Ready)
+    again = backend.take(lambda: None)
     again.begin(Setup("worker-0", "", "", "", "", 1, slots=(0, 1)), child._shared)
-    assert asked[-1] == Wanted("worker-0", True, Home("node-1", may_be_full=False))
-    assert make(Host(), name="worker-1")[2] == [Wanted("worker-1", True, None)]
-    assert site.evaluators == [("a",), ("b",)]
+    assert asked[-1] == ActorRequest("worker-0", True, NodeAffinity("node-1", may_be_full=False))
+    assert make(Host(), name="worker-1")[2] == [ActorRequest("worker-1", True, None)]
+    assert backend.evaluators == [("a",), ("b",)]
 
 
 def test_a_site_wakes_for_those_who_have_something_to_say() -> None:
     slow, quick = Host(seconds=5.0), Host()
     woken = list[str]()
-    job: Any = SimpleNamespace(plan=SimpleNamespace(evaluate=()))
+    context: Any = SimpleNamespace(plan=SimpleNamespace(evaluate=()))
     hosts: Iterator[Host] = iter((slow, quick))
-    site = ActorSite(ThreadPost(), Crew(2, {}, None), job, lambda _: ThreadActor(next(hosts)))
-    board = site.board(1)
-    board.show(0, 0)
+    backend = ClusterBackend(ThreadPost(), ClusterPlan(2, {}, None), context, lambda _: ThreadActor(next(hosts)))
+    weight_store = backend.weight_store(1)
+    weight_store.publish(0, 0)
     for name in ("slow", "quick"):
-        child = site.take(lambda name=name: woken.append(name))
-        child.begin(Setup(name, "", "", "", "", 0), [board])
-        hear(site, child, Ready)
+        child = backend.take(lambda name=name: woken.append(name))
+        child.begin(Setup(name, "", "", "", "", 0), [weight_store])
+        poll(backend, child, Ready)
         child.send(Sync())
-    for wake in site.listen(2.0):
+    for wake in backend.wait(2.0):
         wake()
     assert woken == ["quick"]
 
 
 def test_without_anyone_under_way_a_site_waits_as_it_was_told() -> None:
-    job: Any = SimpleNamespace(plan=SimpleNamespace(evaluate=()))
-    site, begun = ActorSite(ThreadPost(), Crew(0, {}, None), job, lambda _: None), time.monotonic()
-    assert site.listen(0.2) == [] and time.monotonic() - begun >= 0.2
+    context: Any = SimpleNamespace(plan=SimpleNamespace(evaluate=()))
+    backend, begun = ClusterBackend(ThreadPost(), ClusterPlan(0, {}, None), context, lambda _: None), time.monotonic()
+    assert backend.wait(0.2) == [] and time.monotonic() - begun >= 0.2
 
 
 def test_homes_are_where_most_of_the_replay_is() -> None:
-    from clearl.runtimes.cluster.hosted import homes
+    from clearl.runtimes.cluster.hosted import replay_nodes
 
     shares = [[0, 1], [2, 3]]
-    assert homes({"a": {0, 1, 2, 3}, "b": {2}}, shares) == {"worker-0": "a", "worker-1": "a"}
-    assert homes({"a": {0, 1}, "b": {0, 1}}, shares) == {}, "all see the same disk"
-    assert homes({"a": {0}}, shares) == {"worker-0": "a"}
+    assert replay_nodes({"a": {0, 1, 2, 3}, "b": {2}}, shares) == {"worker-0": "a", "worker-1": "a"}
+    assert replay_nodes({"a": {0, 1}, "b": {0, 1}}, shares) == {}, "all see the same disk"
+    assert replay_nodes({"a": {0}}, shares) == {"worker-0": "a"}
 
 
 @pytest.fixture(autouse=True)

@@ -15,11 +15,11 @@ import pytest
 from thread_actors import DEATH, ThreadActor, ThreadPost
 
 from clearl.errors import ConfigError, WorkerError
-from clearl.runtimes.cluster.backend import Wanted
+from clearl.runtimes.cluster.backend import ActorRequest
 from clearl.runtimes.cluster.driver import Driver
 from clearl.runtimes.cluster.hosted import HostedLearner
 from clearl.runtimes.host import StopFlag
-from clearl.runtimes.runtime import Order
+from clearl.runtimes.runtime import RunSpec
 
 Work = Callable[["Learner"], None]
 
@@ -39,7 +39,7 @@ class Learner(HostedLearner):
 class HangingLearner(Learner):
     """Does not even answer to `hear`."""
 
-    def hear(self, *_: Any) -> None:
+    def poll(self, *_: Any) -> None:
         time.sleep(30.0)
 
 
@@ -48,18 +48,18 @@ class Threads:
     """A host whose learners do one work after the other."""
 
     learners: Iterator[Learner]
-    post: ThreadPost = field(default_factory=ThreadPost)
-    luggage: Any = None
+    transport: ThreadPost = field(default_factory=ThreadPost)
+    bundle: Any = None
     placed: list[ThreadActor] = field(default_factory=list)
-    children: list[tuple[Wanted, ThreadActor]] = field(default_factory=list)
+    children: list[tuple[ActorRequest, ThreadActor]] = field(default_factory=list)
     refusal: ConfigError | None = None
 
     def learner(self) -> tuple[ThreadActor, str]:
         self.placed.append(ThreadActor(next(self.learners)))
         return self.placed[-1], "10.0.0.1"
 
-    def child(self, wanted: Wanted) -> ThreadActor:
-        self.children.append((wanted, ThreadActor(SimpleNamespace())))
+    def child(self, request: ActorRequest) -> ThreadActor:
+        self.children.append((request, ThreadActor(SimpleNamespace())))
         return self.children[-1][1]
 
     def check(self) -> Any:
@@ -73,10 +73,10 @@ def host(*works: Work, kind: type[Learner] = Learner) -> Threads:
 
 
 @pytest.fixture
-def order(tmp_path: Path) -> Order:
+def spec(tmp_path: Path) -> RunSpec:
     config: Any = SimpleNamespace(worker_timeout_s=0.5)
     plan: Any = None
-    return Order(config, plan, tmp_path, "", "", StopFlag(), listeners=[])
+    return RunSpec(config, plan, tmp_path, "", "", StopFlag(), listeners=[])
 
 
 @pytest.fixture(autouse=True)
@@ -87,48 +87,48 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def idle(learner: Learner) -> None: ...
 
 
-def test_rows_are_shown_and_children_placed_in_the_order_of_the_questions(order: Order) -> None:
-    shown = list[Any]()
-    order = replace(order, listeners=[shown.append])
+def test_rows_are_shown_and_children_placed_in_the_order_of_the_questions(spec: RunSpec) -> None:
+    published = list[Any]()
+    spec = replace(spec, listeners=[published.append])
 
     def work(learner: Learner) -> None:
         learner.ask({"kind": "train"})
-        assert shown == [{"kind": "train"}], "training goes on when the row has been shown"
-        learner.ask(Wanted("worker-0", True, None))
+        assert published == [{"kind": "train"}], "training goes on when the row has been shown"
+        learner.ask(ActorRequest("worker-0", True, None))
 
     there = host(work)
-    Driver(order, there).run()
-    assert [wanted.name for wanted, _ in there.children] == ["worker-0"]
+    Driver(spec, there).run()
+    assert [request.name for request, _ in there.children] == ["worker-0"]
     assert all(actor.dead for actor in (*there.placed, *(actor for _, actor in there.children)))
 
 
-def test_another_learner_gets_the_same_children_and_hears_of_the_death(order: Order) -> None:
+def test_another_learner_gets_the_same_children_and_hears_of_the_death(spec: RunSpec) -> None:
     given, there = list[Any](), host(idle, idle)
-    wanted = Wanted("worker-0", True, None)
+    request = ActorRequest("worker-0", True, None)
 
     def dies(learner: Learner) -> None:
-        given.extend(learner.ask(wanted) for _ in range(2))  # the first died, too
+        given.extend(learner.ask(request) for _ in range(2))  # the first died, too
         there.placed[0].kill()
 
     def goes_on(learner: Learner) -> None:
-        given.append(learner.ask(wanted))
+        given.append(learner.ask(request))
         assert learner.deaths == [f"{DEATH} (process {os.getpid()})"]
 
     there.learners = iter([Learner(dies), Learner(goes_on)])
-    Driver(order, there).run()
+    Driver(spec, there).run()
     first, second, third = given
     assert first is not second and second is third
     assert len(there.placed) == 2
 
 
-def test_a_learner_that_hangs_is_killed_but_not_before_its_first_question(order: Order) -> None:
-    there, shown = host(idle, idle), list[Any]()
-    order = replace(order, listeners=[shown.append])
+def test_a_learner_that_hangs_is_killed_but_not_before_its_first_question(spec: RunSpec) -> None:
+    there, published = host(idle, idle), list[Any]()
+    spec = replace(spec, listeners=[published.append])
 
     def slow_start_then_hang(learner: Learner) -> None:
         time.sleep(1.5)  # longer than its patience
         learner.ask({"kind": "train"})
-        learner.hear = HangingLearner.hear.__get__(learner)
+        learner.poll = HangingLearner.poll.__get__(learner)
         time.sleep(30.0)
 
     def goes_on(learner: Learner) -> None:
@@ -137,66 +137,66 @@ def test_a_learner_that_hangs_is_killed_but_not_before_its_first_question(order:
     class Importing(Learner):
         """While it imports, nothing is answered."""
 
-        def hear(self, *given: Any) -> Any:
+        def poll(self, *given: Any) -> Any:
             if not self.__dict__.setdefault("awake", False):
                 self.awake = True
                 time.sleep(1.2)
-            return super().hear(*given)
+            return super().poll(*given)
 
     there.learners = iter([Importing(slow_start_then_hang), Learner(goes_on)])
-    Driver(order, there).run()
+    Driver(spec, there).run()
     assert there.placed[0].dead and len(there.placed) == 2
-    assert shown == [{"kind": "train"}]
+    assert published == [{"kind": "train"}]
 
 
-def test_a_learner_that_dies_again_and_again_ends_the_run(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_learner_that_dies_again_and_again_ends_the_run(spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clearl.runtimes.supervision.MOST_FAULTS", 2)
     there = host()
     there.learners = iter([Learner(lambda _: there.placed[-1].kill()) for _ in range(3)])
     with pytest.raises(WorkerError, match=f"the learner died more than . times in 10 minutes: {DEATH}"):
-        Driver(order, there).run()
+        Driver(spec, there).run()
     assert len(there.placed) == 3
 
 
-def test_after_a_stop_no_other_learner_is_placed(order: Order) -> None:
+def test_after_a_stop_no_other_learner_is_placed(spec: RunSpec) -> None:
     there = host()
 
     def dies(_: Learner) -> None:
-        order.stop.signal = 15
+        spec.stop.signal = 15
         there.placed[-1].kill()
 
     there.learners = iter([Learner(dies)])
-    Driver(order, there).run()
+    Driver(spec, there).run()
     assert len(there.placed) == 1
 
 
-def test_a_stop_reaches_the_learner(order: Order) -> None:
-    order.stop.signal = 2
+def test_a_stop_reaches_the_learner(spec: RunSpec) -> None:
+    spec.stop.signal = 2
 
     def until_stopped(learner: Learner) -> None:
         while not learner._stop:
             time.sleep(0.01)
 
-    Driver(order, host(until_stopped)).run()
+    Driver(spec, host(until_stopped)).run()
 
 
-def test_errors_of_the_learner_and_of_the_check_are_those_of_the_run(order: Order) -> None:
+def test_errors_of_the_learner_and_of_the_check_are_those_of_the_run(spec: RunSpec) -> None:
     def fails(_: Learner) -> None:
         raise ConfigError("no such device")
 
     there = host(fails)
     with pytest.raises(ConfigError, match="no such device"):
-        Driver(order, there).run()
+        Driver(spec, there).run()
     assert there.placed[0].dead
     there = host(idle)
     there.refusal = ConfigError("too small")
     with pytest.raises(ConfigError, match="too small"):
-        Driver(order, there).run()
+        Driver(spec, there).run()
     assert there.placed[0].dead
 
 
 def test_a_learner_that_never_arrives_or_sees_another_disk_is_refused(
-    order: Order, monkeypatch: pytest.MonkeyPatch
+    spec: RunSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("clearl.runtimes.cluster.driver._ARRIVAL_S", 0.2)
 
@@ -206,10 +206,10 @@ def test_a_learner_that_never_arrives_or_sees_another_disk_is_refused(
             return super().arrive(mark)
 
     with pytest.raises(ConfigError, match=r"no learner could be started within 0\.2 s"):
-        Driver(order, host(idle, kind=Late)).run()
+        Driver(spec, host(idle, kind=Late)).run()
     monkeypatch.setattr("clearl.runtimes.cluster.driver.NamedTemporaryFile", elsewhere)
     with pytest.raises(ConfigError, match=r"goes to node 10\.0\.0\.1, which does not see .*: give an --out that"):
-        Driver(order, host(idle)).run()
+        Driver(spec, host(idle)).run()
 
 
 @contextmanager

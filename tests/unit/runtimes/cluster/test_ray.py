@@ -18,8 +18,8 @@ from whole_runs import rows
 from clearl.errors import ConfigError, MissingExtraError
 from clearl.experiment import run
 from clearl.records.run_dir import RunDir
-from clearl.runtimes.cluster.backend import ActorChild, PublishedWeights
-from clearl.runtimes.cluster.hosted import Luggage
+from clearl.runtimes.cluster.backend import ActorProcess, PublishedWeights
+from clearl.runtimes.cluster.hosted import RunBundle
 from clearl.runtimes.cluster.ray import connected
 from clearl.runtimes.messages import Alive, Ready, Setup, Sync, Synced
 
@@ -108,7 +108,7 @@ def test_more_workers_than_the_cluster_has_room_for(cluster: Any, tmp_path: Path
 
 BUSY = """
 import time
-from clearl.runtimes.runtime import Order
+from clearl.runtimes.runtime import RunSpec
 from clearl.runtimes.messages import Alive, Ready, Synced
 
 class BusyProgram:
@@ -128,19 +128,19 @@ def test_signs_of_life_are_heard_in_the_midst_of_work(
 ) -> None:
     import ray
 
-    from clearl.runtimes.cluster.ray_host import ChildActor, RayActor, RayPost
+    from clearl.runtimes.cluster.ray_host import RayActor, RayProgram, RayTransport
 
     (tmp_path / "busy_program.py").write_text(BUSY)
     (tmp_path / "meta.json").write_text("{}")
     monkeypatch.syspath_prepend(tmp_path)
     make: Any = ray.remote
-    post, handle = RayPost(), make(concurrency_groups={"aside": 1})(ChildActor).remote()
-    child = ActorChild(post, lambda setup: RayActor(handle), lambda name, node: None, Luggage.of(tmp_path))
+    transport, handle = RayTransport(), make(concurrency_groups={"aside": 1})(RayProgram).remote()
+    child = ActorProcess(transport, lambda setup: RayActor(handle), lambda name, node: None, RunBundle.of(tmp_path))
     setup = Setup("busy", "busy_program:BusyProgram", "", "", str(tmp_path), 0)
-    child.begin(setup, [PublishedWeights(1, post.publish)])
+    child.begin(setup, [PublishedWeights(1, transport.publish)])
     heard: list[Any] = []
     while len(heard) < 1 or not isinstance(heard[-1], Synced):
-        post.arrived(child.awaited, 0.1)
+        transport.arrived(child.awaited, 0.1)
         said = child.poll()
         heard += said
         if said and isinstance(said[-1], Ready):

@@ -9,21 +9,21 @@ import pytest
 
 from clearl.config import resolve
 from clearl.runtimes.host import quick_imports
-from clearl.runtimes.local.processes import Spares, head_start, spare_children
+from clearl.runtimes.local.processes import ProcessPool, prewarm, process_pool
 
 ENTRY = "json:loads"  # something that is quickly imported
 
 
-def pids(spares: Spares) -> list[int]:
-    return [child.pid for child in spares._spares]
+def pids(pool: ProcessPool) -> list[int]:
+    return [child.pid for child in pool._idle]
 
 
 def test_a_run_takes_the_children_that_have_a_head_start_once() -> None:
     config = resolve(flags={"runtime": "local", "workers": 2})
     before = set(psutil.Process().children())
-    with head_start(config, ENTRY):
+    with prewarm(config, ENTRY):
         early = {child.pid for child in set(psutil.Process().children()) - before}
-        first, second = spare_children(config, ENTRY), spare_children(config, ENTRY)
+        first, second = process_pool(config, ENTRY), process_pool(config, ENTRY)
     try:
         assert len(early) == 2 and set(pids(first)) == early and not early & set(pids(second))
         assert all(psutil.pid_exists(pid) for pid in early), "whoever took them ends them"
@@ -35,7 +35,7 @@ def test_a_run_takes_the_children_that_have_a_head_start_once() -> None:
 
 def test_without_a_run_nobody_is_left() -> None:
     before = set(psutil.Process().children())
-    with pytest.raises(ValueError), head_start(resolve(flags={"runtime": "local", "workers": 1}), ENTRY):
+    with pytest.raises(ValueError), prewarm(resolve(flags={"runtime": "local", "workers": 1}), ENTRY):
         (child,) = set(psutil.Process().children()) - before
         raise ValueError
     assert not child.is_running()
@@ -43,7 +43,7 @@ def test_without_a_run_nobody_is_left() -> None:
 
 def test_other_runtimes_want_no_children() -> None:
     before = set(psutil.Process().children())
-    with head_start(resolve(flags={"runtime": "inline"}), ENTRY):
+    with prewarm(resolve(flags={"runtime": "inline"}), ENTRY):
         assert set(psutil.Process().children()) == before
 
 

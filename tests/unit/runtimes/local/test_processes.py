@@ -12,29 +12,29 @@ from pathlib import Path
 
 import pytest
 
-from clearl.runtimes.local.processes import ChildProcess, Spares, exit_in_words
-from clearl.runtimes.local.shared_memory import SharedBlock, WeightBoard
+from clearl.runtimes.local.processes import LocalProcess, ProcessPool, exit_in_words
+from clearl.runtimes.local.shared_memory import SharedBlock, SharedWeights
 from clearl.runtimes.messages import ChannelClosed, Close, Failed, Message, Produce, Ready, Setup
 
 SETUP = Setup("worker-7", "child_program:ChildProgram", "", "", "", 0)
 
 
 @pytest.fixture
-def child() -> Iterator[ChildProcess]:
-    made = ChildProcess([])
+def child() -> Iterator[LocalProcess]:
+    made = LocalProcess([])
     made.begin(SETUP, [])
     yield made
     made.end()
 
 
-def hear(child: ChildProcess) -> Message:
+def poll(child: LocalProcess) -> Message:
     """The next message, as soon as it is there."""
     while not (messages := child.poll()):
         select.select([child.channel], [], [], 10)
     return messages[0]
 
 
-def hear_the_end(child: ChildProcess) -> None:
+def hear_the_end(child: LocalProcess) -> None:
     with pytest.raises(ChannelClosed):
         while not child.poll():
             select.select([child.channel], [], [], 0.05)
@@ -56,29 +56,29 @@ def wait_until_gone(pid: int, within_s: float) -> None:
 
 
 def test_a_child_begins_with_its_memory_and_its_name_and_ends_when_told() -> None:
-    board = WeightBoard(SharedBlock.create(WeightBoard.nbytes(1)), 1)
-    child = ChildProcess([])
-    child.begin(SETUP, [board, board])
-    assert hear(child) == Ready((child.pid, 2), 0)
+    weight_store = SharedWeights(SharedBlock.create(SharedWeights.nbytes(1)), 1)
+    child = LocalProcess([])
+    child.begin(SETUP, [weight_store, weight_store])
+    assert poll(child) == Ready((child.pid, 2), 0)
     assert Path(f"/proc/{child.pid}/comm").read_text().strip() == "clearl:worker-7"
     child.send(Close())
     assert child.end(patience_s=10) == 0
-    board.close()
+    weight_store.close()
 
 
-def test_a_child_has_one_thread_for_each_library_and_an_allocator_that_keeps_memory(child: ChildProcess) -> None:
-    hear(child)
+def test_a_child_has_one_thread_for_each_library_and_an_allocator_that_keeps_memory(child: LocalProcess) -> None:
+    poll(child)
     for name, value in {"OMP_NUM_THREADS": "1", "MALLOC_MMAP_MAX_": "0"}.items():
         child.send(Produce(("environ", name)))
-        assert hear(child) == Failed("", value, "", "")
+        assert poll(child) == Failed("", value, "", "")
 
 
 @pytest.mark.parametrize(
     ("deed", "words"),
     [(("abort",), "was killed by SIGABRT"), (("exit", "3"), "exited with code 3")],
 )
-def test_it_is_told_how_a_child_ended(child: ChildProcess, deed: tuple[str, ...], words: str) -> None:
-    hear(child)
+def test_it_is_told_how_a_child_ended(child: LocalProcess, deed: tuple[str, ...], words: str) -> None:
+    poll(child)
     child.send(Produce(("print", "something is wrong")))
     child.send(Produce(deed))
     hear_the_end(child)
@@ -87,12 +87,12 @@ def test_it_is_told_how_a_child_ended(child: ChildProcess, deed: tuple[str, ...]
     assert child.output().startswith("something is wrong")
 
 
-def test_a_fault_of_an_environment_comes_with_the_environments_own_traceback(child: ChildProcess) -> None:
-    hear(child)
+def test_a_fault_of_an_environment_comes_with_the_environments_own_traceback(child: LocalProcess) -> None:
+    poll(child)
     child.send(Produce(("fault",)))
-    failed = hear(child)
+    failed = poll(child)
     assert isinstance(failed, Failed)
-    assert (failed.kind, failed.sort) == (
+    assert (failed.kind, failed.fingerprint) == (
         "EnvironmentFaultError",
         "walk: step raised RuntimeError: the motor is on fire",
     )
@@ -100,10 +100,10 @@ def test_a_fault_of_an_environment_comes_with_the_environments_own_traceback(chi
     assert 'raise RuntimeError("the motor is on fire")' in failed.traceback
 
 
-def test_what_a_child_started_ends_with_it(child: ChildProcess) -> None:
-    hear(child)
+def test_what_a_child_started_ends_with_it(child: LocalProcess) -> None:
+    poll(child)
     child.send(Produce(("spawn",)))
-    message = hear(child)
+    message = poll(child)
     assert isinstance(message, Ready) and is_running(message.sequences[0])
     os.kill(child.pid, signal.SIGKILL)
     hear_the_end(child)
@@ -114,8 +114,8 @@ def test_what_a_child_started_ends_with_it(child: ChildProcess) -> None:
 PARENT = """
 import os, select, sys, time
 from clearl.runtimes.messages import Setup
-from clearl.runtimes.local.processes import ChildProcess
-started = [ChildProcess([]) for _ in range(3)]
+from clearl.runtimes.local.processes import LocalProcess
+started = [LocalProcess([]) for _ in range(3)]
 for child in started[:2]:
     child.begin(Setup("x", "child_program:ChildProgram", "", "", "", 0), [])
     select.select([child.channel], [], [])
@@ -139,20 +139,20 @@ def test_no_child_outlives_a_parent_that_is_killed() -> None:
 
 
 def test_a_spare_is_used_once_and_a_dead_one_never() -> None:
-    spares = Spares([])
-    spares.prepare()
-    spare = spares._spares[0]
+    pool = ProcessPool([])
+    pool.prepare()
+    spare = pool._idle[0]
     assert spare is not None
-    assert spares.take() is spare
+    assert pool.take() is spare
     spare.end()
-    spares.prepare()
-    dead = spares._spares[0]
+    pool.prepare()
+    dead = pool._idle[0]
     assert dead is not None
     os.kill(dead.pid, signal.SIGKILL)
     wait_until_gone(dead.pid, 5)
-    fresh = spares.take()
+    fresh = pool.take()
     assert fresh is not dead
     fresh.begin(SETUP, [])
-    assert hear(fresh) == Ready((fresh.pid, 0), 0)
+    assert poll(fresh) == Ready((fresh.pid, 0), 0)
     fresh.end()
-    spares.close()
+    pool.close()

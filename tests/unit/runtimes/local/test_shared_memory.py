@@ -10,39 +10,39 @@ import pytest
 
 from clearl.replay.codec import max_payload_nbytes
 from clearl.runtimes.local import shared_memory
-from clearl.runtimes.local.shared_memory import PairBlock, SharedBlock, WeightBoard
+from clearl.runtimes.local.shared_memory import SharedBlock, SharedPairs, SharedWeights
 from clearl.spaces import discrete_spec
 from clearl.unroll import UnrollLayout
 
 SIZE = 300_000
 WRITER = f"""
 import sys
-from clearl.runtimes.local.shared_memory import SharedBlock, WeightBoard
-board = WeightBoard(SharedBlock.received(int(sys.argv[1]), WeightBoard.nbytes({SIZE})), {SIZE})
+from clearl.runtimes.local.shared_memory import SharedBlock, SharedWeights
+board = SharedWeights(SharedBlock.received(int(sys.argv[1]), SharedWeights.nbytes({SIZE})), {SIZE})
 for version in range(2, 1_000_000):
-    board.next_place()[:] = version
-    board.show(version, 10 * version)
+    board.buffer()[:] = version
+    board.publish(version, 10 * version)
 """
 
 
 @pytest.fixture
-def board():
-    block = SharedBlock.create(WeightBoard.nbytes(SIZE))
-    made = WeightBoard(block, SIZE)
-    made.next_place()[:] = 1
-    made.show(1, 10)
+def weight_store():
+    block = SharedBlock.create(SharedWeights.nbytes(SIZE))
+    made = SharedWeights(block, SIZE)
+    made.buffer()[:] = 1
+    made.publish(1, 10)
     yield made
     block.close()
 
 
-def hammer(board: WeightBoard, reads: int) -> set[int]:
+def hammer(weight_store: SharedWeights, reads: int) -> set[int]:
     """Read while another process writes without a pause; the versions seen, each of which must be whole."""
-    command = [sys.executable, "-c", WRITER, str(board.block.descriptor)]
-    with subprocess.Popen(command, pass_fds=[board.block.descriptor]) as writer:
+    command = [sys.executable, "-c", WRITER, str(weight_store.block.descriptor)]
+    with subprocess.Popen(command, pass_fds=[weight_store.block.descriptor]) as writer:
         try:
             weights, seen = np.zeros(SIZE, np.float32), set()
             while len(seen) < reads:
-                version, frames = board.read_into(weights)
+                version, frames = weight_store.read_into(weights)
                 assert (weights == version).all() and frames == 10 * version, "torn"
                 seen.add(version)
             return seen
@@ -50,11 +50,11 @@ def hammer(board: WeightBoard, reads: int) -> set[int]:
             writer.kill()
 
 
-def test_a_reader_never_gets_a_mixture_of_two_versions(board: WeightBoard) -> None:
-    assert len(hammer(board, 100)) == 100
+def test_a_reader_never_gets_a_mixture_of_two_versions(weight_store: SharedWeights) -> None:
+    assert len(hammer(weight_store, 100)) == 100
 
 
-def test_without_the_checksum_it_would(board: WeightBoard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_checksum_it_would(weight_store: SharedWeights, monkeypatch: pytest.MonkeyPatch) -> None:
     def copy_in_parts(to: np.ndarray, source: np.ndarray) -> None:
         for start in range(0, SIZE, 1000):
             to[start : start + 1000] = source[start : start + 1000]
@@ -62,22 +62,24 @@ def test_without_the_checksum_it_would(board: WeightBoard, monkeypatch: pytest.M
     monkeypatch.setattr(shared_memory, "_checksum", lambda *_: ANY)
     monkeypatch.setattr(np, "copyto", copy_in_parts)
     with pytest.raises(AssertionError, match="torn"):
-        hammer(board, 100_000)
+        hammer(weight_store, 100_000)
 
 
-def test_the_newest_version_is_read_and_the_last_one_stays_while_the_next_is_written(board: WeightBoard) -> None:
+def test_the_newest_version_is_read_and_the_last_one_stays_while_the_next_is_written(
+    weight_store: SharedWeights,
+) -> None:
     weights = np.zeros(SIZE, np.float32)
-    board.next_place()[:] = 5
-    assert board.read_into(weights) == (1, 10) and (weights == 1).all()
-    board.show(2, 20)
-    assert board.version() == 2
-    assert board.read_into(weights) == (2, 20) and (weights == 5).all()
+    weight_store.buffer()[:] = 5
+    assert weight_store.read_into(weights) == (1, 10) and (weights == 1).all()
+    weight_store.publish(2, 20)
+    assert weight_store.version() == 2
+    assert weight_store.read_into(weights) == (2, 20) and (weights == 5).all()
 
 
 def test_several_replayed_unrolls_of_a_slot_lie_apart() -> None:
     layout = UnrollLayout(discrete_spec((2,), "uint8", 4), 5)
-    block = SharedBlock.create(PairBlock.nbytes(layout, 2, 3))
-    pairs, longest = PairBlock(block, layout, 2, 3), max_payload_nbytes(layout)
+    block = SharedBlock.create(SharedPairs.nbytes(layout, 2, 3))
+    pairs, longest = SharedPairs(block, layout, 2, 3), max_payload_nbytes(layout)
     payloads = [bytes([65 + number]) * (longest - number) for number in range(6)]
     pairs.sequences[:] = 7, 8
     pairs.put_replay(payloads)
@@ -88,9 +90,9 @@ def test_several_replayed_unrolls_of_a_slot_lie_apart() -> None:
 
 def test_pairs_of_a_block_lie_apart_and_are_seen_by_another_mapping() -> None:
     layout = UnrollLayout(discrete_spec((2, 3, 3), "uint8", 4, stack=2), 5, core_size=3)
-    block = SharedBlock.create(PairBlock.nbytes(layout, 3, 1))
-    writer = PairBlock(block, layout, 3, 1)
-    reader = PairBlock(SharedBlock.received(os.dup(block.descriptor), block.nbytes), layout, 3, 1)
+    block = SharedBlock.create(SharedPairs.nbytes(layout, 3, 1))
+    writer = SharedPairs(block, layout, 3, 1)
+    reader = SharedPairs(SharedBlock.received(os.dup(block.descriptor), block.nbytes), layout, 3, 1)
     assert reader.replay == [None, None, None] and len(writer.new.named()) == len(layout.fields)
     longest = max_payload_nbytes(layout)
     for payloads in ([b"a" * longest, b"b" * longest, b"c" * longest], [b"d", None, b"ef"], [None, b"g", None]):
