@@ -18,12 +18,23 @@ def import_plugins(modules: Iterable[str]) -> None:
     if modules and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     for module in modules:
+        if problem := name_problem(module):
+            raise ConfigError(problem)
         try:
             importlib.import_module(module)
         except ImportError as error:
             raise ConfigError(f"imports: module {module!r} cannot be imported: {error}") from error
         except (Exception, SystemExit) as error:
             raise ConfigError(f"imports: module {module!r} {_failure(error)}; mend it and try again") from error
+
+
+def name_problem(module: str) -> str | None:
+    """What is wrong with the name of a module, or None."""
+    if all(part.isidentifier() for part in module.split(".")):
+        return None
+    name = module.rpartition("/")[2].removesuffix(".py")
+    remedy = f"; write {name}, without path and .py, in its directory" if name.isidentifier() else ""
+    return f"imports must be names of modules, got {module!r}{remedy}"
 
 
 def named_modules(settings: Mapping[str, Any]) -> tuple[str, ...]:

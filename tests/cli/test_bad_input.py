@@ -104,3 +104,26 @@ def test_an_error_of_ours_in_the_code_is_not_hidden(monkeypatch: pytest.MonkeyPa
     _broken_verb(monkeypatch, ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):
         main(["doctor"])
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["run", "--lr", "0.1", "--out", "x"], "did you mean '--learning-rate'?"),
+        (["run", "-o", "x"], "did you mean '--out'?"),
+        (["run", "--tasks", "a", "b", "--out", "x"], "--tasks a,b"),
+        (["run", "--imports", "./my_worlds.py", "--out", "x"], "write my_worlds"),
+        (["check", "gym:CartPol-v1"], "--imports MODULE"),
+    ],
+)
+def test_a_habit_from_elsewhere_is_understood(argv: list[str], said: str, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(argv) == 2
+    shown = capsys.readouterr().err
+    assert said in shown and shown.count("\n") == 1
+
+
+@pytest.mark.parametrize("flag", ["version", "--version"])
+def test_the_version_is_told(flag: str, capsys):
+    assert main([flag]) == 0
+    assert capsys.readouterr().out.startswith("clearl 0.")

@@ -66,7 +66,7 @@ def _check(argv: Sequence[str], settings: Mapping[str, Setting], positionals: Se
     for token in tokens:
         if not token.startswith("-"):
             if not (free or many):
-                raise ConfigError(f"{verb} does not take {token!r}; flags begin with --")
+                raise ConfigError(f"{verb} does not take {token!r}; {_remedy(given, settings, token)}")
             given.append(free.pop(0) if free else many[0])
             continue
         flag, has_value, value = token.partition("=")
@@ -83,12 +83,45 @@ def _check(argv: Sequence[str], settings: Mapping[str, Setting], positionals: Se
     return set(given)
 
 
+_HABITS = {
+    **dict.fromkeys(("--lr", "--step-size", "--alpha"), "--learning-rate"),
+    **dict.fromkeys(("-o", "--output", "--dir", "--logdir", "--log-dir", "--save-dir", "--run-dir"), "--out"),
+    **dict.fromkeys(("--env", "--envs", "--env-id", "--environment", "-e"), "--suite"),
+    **dict.fromkeys(("--algo", "--algorithm", "--agent", "-m"), "--method"),
+    **dict.fromkeys(("--gamma", "--discount-factor"), "--discount"),
+    **dict.fromkeys(("--num-envs", "--n-envs", "--num-actors"), "--slots"),
+    **dict.fromkeys(("--num-workers", "-j", "--processes"), "--workers"),
+    **dict.fromkeys(("--total-timesteps", "--timesteps", "--steps", "--frames", "--num-frames"), "--frames-per-visit"),
+    **dict.fromkeys(("--batch-size", "-b"), "--batch-unrolls"),
+    **dict.fromkeys(("--unroll-length", "--n-steps"), "--unroll-steps"),
+    **dict.fromkeys(("--buffer-size", "--replay-size"), "--buffer-frames"),
+    **dict.fromkeys(("--ent-coef", "--entropy", "--entropy-coef", "--entropy-cost"), "--entropy-weight"),
+    **dict.fromkeys(("--vf-coef", "--value-coef", "--baseline-cost"), "--value-weight"),
+    **dict.fromkeys(("--eval-freq", "--eval-every"), "--eval-every-frames"),
+    **dict.fromkeys(("--network", "--policy", "--net"), "--torso"),
+    **dict.fromkeys(("--resume", "--continue"), "--out"),
+    "--seeds": "--seed",
+    "-s": "--seed",
+}
+"""What other libraries call a flag of ours."""
+
+
+def _remedy(given: Sequence[str], settings: Mapping[str, Setting], token: str) -> str:
+    """What to write instead of a word that no flag takes."""
+    last = given[-1] if given else None
+    if last is not None and settings[last].kind is tuple:
+        return f"a list has commas and no spaces, as in {_flag(last)} a,{token}"
+    return "flags begin with --"
+
+
 def _named(flag: str, settings: Mapping[str, Setting], positionals: Sequence[str], verb: str) -> Setting:
     """The setting that a flag sets; underscores are as good as hyphens."""
     known = dict(_flags(settings, positionals))
     name = flag.replace("_", "-")
     if name in known:
         return known[name]
+    if _HABITS.get(name) in known:
+        raise ConfigError(f"unknown flag {flag!r}; did you mean {_HABITS[name]!r}?")
     near = difflib.get_close_matches(name, known, n=2, cutoff=0.7)
     if not near:
         raise ConfigError(f"unknown flag {flag!r}; clearl {verb} --help lists them")

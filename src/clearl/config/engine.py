@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import reprlib
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -14,7 +16,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import yaml
 
-from clearl.errors import ConfigError
+from clearl.errors import ConfigError, CorruptFileError
+from clearl.storage.files import read_plain
 
 _MAX_FILE_BYTES = 1_000_000
 
@@ -79,7 +82,7 @@ class Setting:
             return None
         converted = _converted(value, self.kind)
         if converted is None or (self.limits and not self.limits.low <= converted <= self.limits.high):
-            raise ConfigError(f"{self.name} must be {self.expected}, got {value!r}")
+            raise ConfigError(f"{self.name} must be {self.expected}, got {shown(value)}")
         return converted
 
     @property
@@ -131,22 +134,72 @@ def _converted(value: Any, kind: Any) -> Any:
         whole = isinstance(parts, (list, tuple)) and all(isinstance(part, str) and part.strip() for part in parts)
         return tuple(part.strip() for part in parts) if whole else None
     try:
+        value = _as_number(value) if isinstance(value, str) else value
         number = kind(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    if isinstance(value, bool) or not math.isfinite(number) or (not isinstance(value, str) and number != value):
+    if isinstance(value, bool) or not math.isfinite(number) or number != value:
         return None
     return number
+
+
+_THOUSANDS = {"k": 3, "m": 6, "g": 9, "b": 9}
+_NUMBER_LENGTH = 64
+
+
+def _as_number(text: str) -> int | float:
+    """A number as people write it: 100_000, 1e5, 100k, 2M, 2.5M. Whole ones are exact."""
+    text = text.strip()
+    power = _THOUSANDS.get(text[-1:].lower(), 0)
+    digits = text[:-1] if power else text
+    if len(digits) > _NUMBER_LENGTH or (power and not digits[-1:].isdigit()):
+        raise ValueError(text[:_NUMBER_LENGTH])
+    try:
+        value = Decimal(digits.replace("_", "")) if "__" not in digits else Decimal("nan")
+    except InvalidOperation:
+        raise ValueError(text) from None
+    if not value.is_finite() or abs(value.adjusted()) > _NUMBER_LENGTH:
+        raise ValueError(text)
+    value = value.scaleb(power)
+    return int(value) if value == value.to_integral_value() else float(digits.replace("_", "")) * 10**power
+
+
+def shown(value: Any) -> str:
+    """A value for an error message, cut where it is long: a stranger's file must not fill the terminal."""
+    return _BRIEF.repr(value)
+
+
+_BRIEF = reprlib.Repr()
+_BRIEF.maxstring = _BRIEF.maxother = 80
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """Reads YAML without aliases and merge keys: a few hundred bytes of them stand for billions of entries."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.events.AliasEvent):
+            raise _not_plain("an alias (*name)", self.peek_event().start_mark)
+        return super().compose_node(parent, index)
+
+    def flatten_mapping(self, node: Any) -> None:
+        for key, _ in node.value:
+            if key.tag == "tag:yaml.org,2002:merge":
+                raise _not_plain("a merge key (<<)", key.start_mark)
+        super().flatten_mapping(node)
+
+
+def _not_plain(what: str, mark: Any) -> yaml.YAMLError:
+    error = yaml.constructor.ConstructorError(None, None, what, mark)
+    error.clearl_hint = f": {what} is not allowed in settings; write the values out"  # pyright: ignore[reportAttributeAccessIssue]
+    return error
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file, neither keys nor values checked."""
     try:
-        if path.stat().st_size > _MAX_FILE_BYTES:
-            raise ConfigError(f"config file {path} is larger than {_MAX_FILE_BYTES} bytes: that is no config")
-        return parse_yaml(path.read_text(encoding="utf-8"), str(path))
-    except OSError as error:
-        raise ConfigError(f"config file {path} cannot be read: {error.strerror}") from error
+        return parse_yaml(read_plain(path, cap_nbytes=_MAX_FILE_BYTES).decode(), str(path))
+    except CorruptFileError as error:
+        raise ConfigError(f"config file {error}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"config file {path} is not text in UTF-8") from error
 
@@ -154,11 +207,11 @@ def load_yaml(path: Path) -> dict[str, Any]:
 def parse_yaml(text: str, source: str = "config") -> dict[str, Any]:
     """The mapping in a YAML text, neither keys nor values checked."""
     try:
-        loaded = yaml.safe_load(text)
+        loaded = yaml.load(text, _PlainLoader)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: a number of thousands of digits
         where = getattr(error, "problem_mark", None)
         line = f" at line {where.line + 1}" if where else ""
-        raise ConfigError(f"{source} is not valid YAML{line}") from error
+        raise ConfigError(f"{source} is not valid YAML{line}{getattr(error, 'clearl_hint', '')}") from error
     if not isinstance(loaded, dict | None):
         raise ConfigError(f"{source} must be a mapping of settings to values, got {type(loaded).__name__}")
     return loaded or {}

@@ -22,7 +22,7 @@ from clearl.config.engine import (
 )
 from clearl.config.owners import check_owned, owned_settings, recorded_settings
 from clearl.errors import ConfigError, UnknownNameError
-from clearl.plugins import named_modules
+from clearl.plugins import name_problem, named_modules
 
 PRESETS_DIR = Path(__file__).parents[1] / "presets"
 
@@ -241,8 +241,8 @@ def _conflicts(c: RunConfig) -> Iterator[str]:
     if c.runtime == "inline" and c.device != "cpu":
         yield f"runtime inline acts with the learner's own network: device must be cpu, got {c.device!r}; or use local"
     for module in c.imports:
-        if not all(part.isidentifier() for part in module.split(".")):
-            yield f"imports must be names of modules, got {module!r}"
+        if problem := name_problem(module):
+            yield problem
 
 
 # Of each group a layer that gives one value takes back what lower layers gave for the others.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Protocol, SupportsFloat
@@ -25,6 +24,8 @@ class SingleEnv(Protocol):
 
     def close(self) -> None: ...
 
+
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 WriteFrame = Callable[[Any, np.ndarray], str | None]
 """Writes an observation into a frame; says what is wrong with it, or None."""
@@ -119,8 +120,8 @@ class LoopEnvs:
             gained, died, cut = float(reward), bool(terminated), bool(truncated)
         except Exception as error:  # noqa: BLE001 - whatever a user's environment raises is reported with its place
             self._fault(slot, f"step raised {type(error).__name__}: {error}", error)
-        if not math.isfinite(gained):
-            self._fault(slot, f"the reward is {gained}")
+        if not abs(gained) <= FLOAT32_MAX:  # false for NaN, too
+            self._fault(slot, f"the reward is {gained}, which is no finite number in float32")
         self._write(slot, observation, frames)
         return gained, died, cut
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from clearl.errors import ConfigError, EnvironmentFaultError, UnknownNameError
@@ -14,17 +17,34 @@ def make_env(env_id: str, **options: Any) -> Any:
     import gymnasium
 
     try:
-        # Our own checks name task, slot and step; Gymnasium's would say it again and slow down the first steps.
-        return gymnasium.make(env_id, disable_env_checker=True, **options)
+        with _kept_torch_defaults():
+            # Our own checks name task, slot and step; Gymnasium's would say it again and slow down the first steps.
+            return gymnasium.make(env_id, disable_env_checker=True, **options)
     except ModuleNotFoundError as error:
         raise ConfigError(f"Gymnasium cannot make {env_id!r}: {error}; install it or correct its name") from error
     except gymnasium.error.NameNotFound as error:
         near = difflib.get_close_matches(env_id, gymnasium.registry, n=3, cutoff=0.5)
+        hint = f"if a module of yours registers it, add --imports MODULE, or write MODULE:{env_id}"
         if near:
-            raise UnknownNameError("Gymnasium id", env_id, near) from error
-        raise ConfigError(f"{error} If a module of yours registers it, write module:{env_id} or --imports") from error
+            unknown = UnknownNameError("Gymnasium id", env_id, near)
+            unknown.args = (f"{unknown} Or, {hint}",)
+            raise unknown from error
+        raise ConfigError(f"{error} {hint.capitalize()}") from error
     except gymnasium.error.Error as error:
         raise ConfigError(f"Gymnasium cannot make {env_id!r}: {error}") from error
     except Exception as error:  # whatever a user's environment raises is shown with its traceback
         problem = f"it could not be made: {type(error).__name__}: {error}\n{traceback.format_exc().rstrip()}"
         raise EnvironmentFaultError(env_id, 0, 0, problem) from error
+
+
+@contextmanager
+def _kept_torch_defaults() -> Iterator[None]:
+    """Undo what an environment's constructor changes for all of torch: the learner may share the process."""
+    torch = sys.modules.get("torch")
+    before = torch and (torch.is_grad_enabled(), torch.get_default_dtype())
+    try:
+        yield
+    finally:
+        if torch and before:
+            torch.set_grad_enabled(before[0])
+            torch.set_default_dtype(before[1])

@@ -97,15 +97,21 @@ class FrameWriter:
 
     def write(self, observation: Any, frame: np.ndarray) -> str | None:
         """Into a frame of zeros; what is wrong with the observation, or None."""
-        array = np.asarray(observation)
+        try:
+            array = np.asarray(observation)
+        except (ValueError, TypeError) as error:  # ragged, or an object that refuses
+            return f"the observation is no array: {error}"
         fmt = self._format
         if array.shape != fmt.shape:
             return f"the observation has shape {array.shape} instead of {fmt.shape}"
         # float64 for float32 is common and harmless; numbers in [0, 1] for uint8 would all become 0.
         if not np.can_cast(array.dtype, fmt.dtype, "same_kind"):
             return f"the observation has dtype {array.dtype} instead of {fmt.dtype}"
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            return "the observation holds NaN or infinity"
+        if array.dtype.kind == "f":
+            with np.errstate(over="ignore"):
+                array = array.astype(np.float32, copy=False)  # 1e39 becomes infinity: look after the cast
+            if not np.isfinite(array).all():
+                return "the observation holds NaN or infinity, or a number beyond float32"
         frame[self._corner] = fmt.frame(array) if self._scale is None else fmt.frame(array) * self._scale
         return None
 
