@@ -32,6 +32,10 @@ class Reservoir:
     position of the one that it displaces, which is always the lowest. Evictions thus go up in number, so the next ones
     need no heap over all C: a sorted run of the lowest (`_low_*`) and a small heap of newcomers below its end
     (`_late`) do.
+
+    A capacity can change (`resize`). A smaller one drops the lowest numbers. A larger one keeps the threshold, below
+    which unrolls were dropped before, as a floor: what is held is still every unroll above one number, so a uniform
+    sample of all of the past, while the new room fills.
     """
 
     def __init__(self, stream: int, capacity: int) -> None:
@@ -40,6 +44,7 @@ class Reservoir:
         self.capacity = capacity
         self.next_sequence = 0
         self.held = 0
+        self._floor = 0
         self._stream = stream
         self._numbers = np.empty(0, np.uint64)
         self._sequences = np.empty(0, np.int64)
@@ -66,14 +71,14 @@ class Reservoir:
 
     @property
     def threshold(self) -> int:
-        """0 until the reservoir is full, then the lowest number in it: an unroll stays if its number is above."""
-        return self._lowest()[0] if self.held == self.capacity else 0
+        """The lowest number in a full reservoir; before, the floor (0 at first). An unroll stays if it is above."""
+        return self._lowest()[0] if self.held == self.capacity else self._floor
 
     def place(self) -> tuple[int, int | None]:
         """The next unroll's number, and the position that it takes; None where it does not stay. Changes nothing."""
         number = unroll_number(self._stream, self.next_sequence)
         if self.held < self.capacity:
-            return number, self.held
+            return number, self.held if number > self._floor or not self._floor else None
         lowest, position = self._lowest()
         return number, position if number > lowest else None
 
@@ -94,15 +99,38 @@ class Reservoir:
 
     def advance(self, next_sequence: int) -> None:
         """Count all unrolls up to `next_sequence`: the same as `place` and `commit` for each, many at a time."""
-        filling = min(next_sequence, self.capacity)
-        if self.next_sequence < filling:
-            self._numbers = grown(self._numbers, filling, filling)
-            self._sequences = grown(self._sequences, filling, filling)
-            self._sequences[self.held : filling] = np.arange(self.held, filling)
-            self._numbers[self.held : filling] = unroll_numbers(self._stream, self._sequences[self.held : filling])
-            self.held = self.next_sequence = filling
+        while self.next_sequence < next_sequence and self.held < self.capacity:
+            self._fill(next_sequence)
         while self.next_sequence < next_sequence:
             self._advance_block(min(next_sequence, self.next_sequence + _BLOCK))
+
+    def resize(self, capacity: int) -> None:
+        """Go on with another capacity from here."""
+        if capacity < 1:
+            raise ConfigError(f"a replay shard must have room for at least one unroll, got {capacity}")
+        self._floor = self.threshold
+        if capacity < self.held:
+            kept = np.sort(np.argpartition(self.numbers, self.held - capacity)[self.held - capacity :])
+            self._numbers, self._sequences = self._numbers[kept], self._sequences[kept]
+            self.held = capacity
+        self.capacity = capacity
+        self._forget_low()
+
+    def _fill(self, next_sequence: int) -> None:
+        """Take in what stays, in order, until the reservoir is full or `next_sequence` is reached."""
+        room = self.capacity - self.held
+        stop = min(next_sequence, self.next_sequence + (room if not self._floor else _BLOCK))
+        sequences = np.arange(self.next_sequence, stop, dtype=np.int64)
+        numbers = unroll_numbers(self._stream, sequences)
+        staying = np.flatnonzero(numbers > np.uint64(self._floor)) if self._floor else np.arange(len(sequences))
+        if len(staying) > room:
+            stop, staying = int(sequences[staying[room]]), staying[:room]
+        end = self.held + len(staying)
+        self._numbers = grown(self._numbers, end, max(end, len(self._numbers)))
+        self._sequences = grown(self._sequences, end, max(end, len(self._sequences)))
+        self._sequences[self.held : end] = sequences[staying]
+        self._numbers[self.held : end] = numbers[staying]
+        self.held, self.next_sequence = end, stop
 
     def _advance_block(self, stop: int) -> None:
         lowest, _ = self._lowest()

@@ -25,8 +25,12 @@ class ReplayShard:
     unrolls acknowledged))` brings back all that `insert` has returned from, if the store outlives the process.
     """
 
-    def __init__(self, *, codec: Codec, capacity_unrolls: int, seed: int, slot: int, store: Store) -> None:
-        self.slot = slot
+    def __init__(
+        self, *, codec: Codec, capacity_unrolls: int, seed: int, slot: int, store: Store,
+        earlier: Sequence[tuple[int, int]] = (),
+    ) -> None:  # fmt: skip
+        """`earlier`: capacities that the shard had before, each with the `next_sequence` at which it ended."""
+        self.slot, self._earlier = slot, tuple(earlier)
         self._stream = derive(seed, "reservoir", slot)
         self._sample_stream = derive(seed, "sample", slot)
         self.codec = codec
@@ -129,12 +133,21 @@ class ReplayShard:
         """Become what this shard was when `next_sequence` unrolls had been inserted; what came later is discarded."""
         if next_sequence < 0:
             raise CorruptFileError(f"a replay shard cannot go back to sequence {next_sequence}")
-        self._reservoir = Reservoir(self._stream, self._reservoir.capacity)
-        self._reservoir.advance(next_sequence)
+        self._reservoir = self._reservoir_at(next_sequence)
         self._store.restore(self._reservoir.sequences, next_sequence)
         self._draws = 0
         self._floor_marks = [(0, 0), (next_sequence, self._reservoir.threshold)]
         self._takes_up = False
+
+    def _reservoir_at(self, next_sequence: int) -> Reservoir:
+        """The index after `next_sequence` unrolls, through all capacities that the shard has had."""
+        capacities = [*(capacity for capacity, _ in self._earlier), self._reservoir.capacity]
+        reservoir = Reservoir(self._stream, capacities[0])
+        for (_, until), capacity in zip(self._earlier, capacities[1:], strict=True):
+            reservoir.advance(min(until, next_sequence))
+            reservoir.resize(capacity)
+        reservoir.advance(next_sequence)
+        return reservoir
 
     def set_floor(self, sequence: int) -> None:
         """Promise that `restore` will never be asked for less than `sequence`, so that space can be reclaimed.

@@ -12,7 +12,7 @@ from clearl.errors import CorruptFileError
 from clearl.replay.codec import Codec
 from clearl.replay.framing import pack_record
 from clearl.replay.shard import ReplayShard, insert_each
-from clearl.replay.store import RamStore
+from clearl.replay.store import RamStore, open_store
 from clearl.seeding import derive, unroll_numbers
 
 
@@ -181,3 +181,33 @@ def test_bytes_are_counted(make_shard, stamped):
         shard.insert(stamped(sequence))
     assert shard.nbytes == sum(len(shard._store.get(position)) for position in range(10))
     assert shard.counters()["inserted"] == 100 and shard.counters()["bytes"] == shard.nbytes
+
+
+@pytest.mark.parametrize(("first", "then"), [(20, 20), (20, 8), (20, 50)])
+def test_a_shard_that_changed_its_capacity_comes_back_as_it_was(tmp_path, tiny, stamped, first, then):
+    """From its next sequence and the capacities that it had: kept is what the law says over the whole life."""
+
+    def shard(capacity: int, earlier=()) -> ReplayShard:
+        store = open_store("disk", tmp_path / "slot", waste_share=0.5)
+        return ReplayShard(codec=Codec(tiny), capacity_unrolls=capacity, seed=3, slot=0, store=store, earlier=earlier)
+
+    one = shard(first)
+    for number in range(60):
+        one.insert(stamped(number))
+    one.sync()
+    one.close()
+    two = shard(then, [(first, 60)])
+    two.restore(60)
+    for number in range(60, 130):
+        two.insert(stamped(number))
+    kept, drawn = two.sequences().tolist(), [two.draw() for _ in range(5)]
+    numbers = unroll_numbers(derive(3, "reservoir", 0), np.arange(130))
+    assert kept == sorted(np.argsort(numbers)[-len(kept) :].tolist())
+    assert len(kept) == {20: 20, 8: 8, 50: len(kept)}[then] and len(kept) >= min(first, then)
+    two.sync()
+    two.close()
+    three = shard(then, [(first, 60)])
+    three.restore(130)
+    assert three.sequences().tolist() == kept
+    assert [three.draw() for _ in range(5)] == drawn
+    three.close()
