@@ -73,6 +73,17 @@ def test_what_is_no_whole_number_is_refused(value):
             {"compress_frames": 500_000, "compress_on_top": False},
             "compress_frames must be less than frames_per_visit (500000)",
         ),
+        ({"replay_state": "zero"}, "replay_state zero is for recurrent networks: set lstm to true"),
+        ({"replay_state": "burn-in"}, "replay_state burn-in is for recurrent networks"),
+        ({"lstm": True, "burn_in_steps": 3}, "burn_in_steps is for replay_state burn-in, but replay_state is stored"),
+        (
+            {"lstm": True, "replay_state": "burn-in", "burn_in_steps": 20},
+            "burn_in_steps must be less than unroll_steps (20), got 20",
+        ),
+        (
+            {"lstm": True, "replay_state": "burn-in", "unroll_steps": 1},
+            "burn_in_steps must be less than unroll_steps (1), got 1",
+        ),
         ({"replay_ratio": 1.0}, "replay_ratio is for pairs both"),
         ({"pairs": "both", "replay_fraction": 0.25}, "replay_fraction is for pairs either"),
         ({"pairs": "both", "replay_ratio": 0.2}, "replay_ratio must be a number between 0.25 and 4 or none, got 0.2"),

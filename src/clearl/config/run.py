@@ -96,6 +96,12 @@ class RunConfig:
 
     buffer_frames: Annotated[Count | None, "size of the replay buffer; default: by buffer_share"] = None
     buffer_share: Annotated[float, Between(1e-6, 1), "size of the replay buffer as a share of all frames"] = 0.5
+    replay_state: Annotated[
+        Literal["stored", "zero", "burn-in"], "LSTM: the state that replayed unrolls start from"
+    ] = "stored"
+    burn_in_steps: Annotated[
+        int | None, Between(1, 999), "replay_state burn-in: steps that only warm the state up; default: T/4"
+    ] = None
     replay_store: Annotated[
         Literal["auto", "ram", "disk"], Tag.MACHINE, "where it is kept; auto forecasts the bytes"
     ] = "auto"
@@ -139,7 +145,11 @@ class RunConfig:
         int, Between(1, 10**6), Tag.MACHINE, Tag.CHANGEABLE, "updates between two rows of training metrics"
     ] = 20
     diagnose_every_updates: Annotated[
-        int | None, Between(1, 10**6), "updates between two looks at ratios, values and gradients; none for none"
+        int | None,
+        Between(1, 10**6),
+        Tag.MACHINE,
+        Tag.CHANGEABLE,
+        "updates between two looks at ratios, values and gradients; none for none",
     ] = 250
     checkpoint_every_frames: Annotated[
         Count | None, Tag.MACHINE, Tag.CHANGEABLE, "frames between two checkpoints; none for the last only"
@@ -221,6 +231,12 @@ def _conflicts(c: RunConfig) -> Iterator[str]:
         yield f"workers must be between 1 and slots ({c.slots}), got {c.workers}: each needs a slot"
     if c.pairs == "either" and c.replay_ratio is not None:
         yield "replay_ratio is for pairs both; with pairs either give replay_fraction"
+    if c.replay_state != "stored" and not c.lstm:
+        yield f"replay_state {c.replay_state} is for recurrent networks: set lstm to true, or replay_state to stored"
+    if c.burn_in_steps is not None and c.replay_state != "burn-in":
+        yield f"burn_in_steps is for replay_state burn-in, but replay_state is {c.replay_state}"
+    if c.replay_state == "burn-in" and (c.burn_in_steps or 1) >= c.unroll_steps:
+        yield f"burn_in_steps must be less than unroll_steps ({c.unroll_steps}), got {c.burn_in_steps or 1}"
     if c.pairs == "both" and c.replay_fraction != RunConfig.replay_fraction:
         yield "replay_fraction is for pairs either; with pairs both give replay_ratio"
     if len(set(c.tasks)) < len(c.tasks):

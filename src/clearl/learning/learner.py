@@ -13,6 +13,7 @@ from clearl.config import RunConfig
 from clearl.errors import ConfigError, DivergedError
 from clearl.learning.diagnostics import Diagnostics, diagnose, recorded_unrolls
 from clearl.learning.optimizer import annealed_rate, make_optimizer
+from clearl.learning.replay_state import with_replay_state
 from clearl.methods.method import Method
 from clearl.nets.network import PolicyNetwork, StepOutput, as_module
 from clearl.types import Batch, Visit
@@ -59,7 +60,7 @@ class Learner:
             self.method.visit(self.network, visit)
         rate = annealed_rate(self.config, self.frames, self.total_frames)
         with self.measure("forward"), self._recording() as outputs:
-            moved = _moved(batch, self.device)
+            moved = self._prepared(batch)
             losses = self._losses(moved)
             weights = self.method.weights()
             total = torch.stack([weights[name] * loss for name, loss in losses.items()]).sum()
@@ -105,8 +106,15 @@ class Learner:
         for name in _COUNTERS:
             setattr(self, name, int(state["counters"][name]))
 
+    def _prepared(self, batch: Batch) -> Batch:
+        with self._autocast():
+            return with_replay_state(self.network, _moved(batch, self.device), self.config)
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.autocast)
+
     def _losses(self, batch: Batch) -> dict[str, torch.Tensor]:
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.autocast):
+        with self._autocast():
             losses = self.method.losses(self.network, batch)
         if losses.keys() != self.method.weights().keys():
             unmatched = sorted(losses.keys() ^ self.method.weights().keys())
