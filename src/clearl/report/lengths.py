@@ -11,7 +11,7 @@ import numpy as np
 
 from clearl.report.formatting import frames
 from clearl.report.rows import Parsed
-from clearl.report.run import Run
+from clearl.report.run import Run, Span
 
 _SAME = 0.005
 """Plans whose lengths differ by less, such as by the rounding of a round, are of the same length."""
@@ -24,12 +24,11 @@ def without_compress_frames(parsed: Parsed, config: dict[str, Any]) -> Parsed:
     the axis, at which the evaluation after compressing counts: the method is scored by what it did with as many frames
     of learning as the others had, and the frames on top are told beside it.
     """
-    visit = config.get("frames_per_visit")
-    is_ours = config.get("compress_on_top") is True and str(config.get("method")).startswith("progress-compress")
-    if not is_ours or not isinstance(visit, int) or not parsed.spans or parsed.planned_frames is None:
+    extra = np.array([span.extra or _old_extra(span, config) for span in parsed.spans])
+    if not extra.any() or parsed.planned_frames is None:
         return parsed
     raw = np.array([[span.start, span.end] for span in parsed.spans])
-    lengths = np.minimum(raw[:, 1] - raw[:, 0], visit)
+    lengths = np.maximum(raw[:, 1] - raw[:, 0] - extra, 0.0)
     ends = np.cumsum(lengths)
     knots = np.column_stack([raw[:, 0], raw[:, 0] + lengths]).ravel(), np.column_stack([ends - lengths, ends]).ravel()
 
@@ -37,7 +36,7 @@ def without_compress_frames(parsed: Parsed, config: dict[str, Any]) -> Parsed:
         return float(np.interp(frame, *knots))
 
     spans = [
-        replace(span, start=float(end - length), end=float(end))
+        replace(span, start=float(end - length), end=float(end), extra=0.0)
         for span, end, length in zip(parsed.spans, ends, lengths, strict=True)
     ]
     last_at: dict[tuple[str, float], float] = {}
@@ -57,6 +56,13 @@ def without_compress_frames(parsed: Parsed, config: dict[str, Any]) -> Parsed:
         seen_frames=shorten(parsed.seen_frames),
         compress_frames=float(raw[-1, 1] - ends[-1]),
     )
+
+
+def _old_extra(span: Span, config: dict[str, Any]) -> float:
+    """The same of a run made before segments said it: the settings do."""
+    visit = config.get("frames_per_visit")
+    is_ours = config.get("compress_on_top") is True and str(config.get("method")).startswith("progress-compress")
+    return max(0.0, span.end - span.start - visit) if is_ours and isinstance(visit, int) else 0.0
 
 
 def to_common_length(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:

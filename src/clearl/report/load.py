@@ -16,7 +16,7 @@ from clearl.records.run_dir import CONFIG_FILE, META_FILE, read_meta
 from clearl.records.schema import METRICS_FILE
 from clearl.report.lengths import without_compress_frames
 from clearl.report.names import clean_name
-from clearl.report.rows import curves, finite, parse_rows, planned_spans, plotted_column, success_curves, switch_returns
+from clearl.report.rows import curves, finite, parse_rows, planned_spans, success_curves, switch_returns
 from clearl.report.run import Run
 from clearl.report.safe_files import check_file, read_settings
 
@@ -44,7 +44,7 @@ def load_run(path: Path) -> Run:
     planned = parsed.planned_frames
     if planned is None and spans and np.isfinite([span.end for span in spans]).all():
         planned = max(span.end for span in spans)
-    evaluations, columns = plotted_column(parsed.evaluations)
+    evaluations = parsed.evaluations
     end = np.inf if planned is None else planned
     return Run(
         path=path,
@@ -59,7 +59,8 @@ def load_run(path: Path) -> Run:
         wall_s=parsed.wall_s,
         switches=switch_returns(evaluations),
         success=success_curves(evaluations, end=end),
-        columns=columns,
+        has_two_columns=parsed.has_secondary,
+        skipped=parsed.skipped,
         memory_nbytes=parsed.memory_nbytes,
         compress_frames=parsed.compress_frames,
     )

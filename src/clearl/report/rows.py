@@ -13,8 +13,6 @@ from clearl.records.schema import Row
 from clearl.report.names import clean_name
 from clearl.report.run import Curve, Span
 
-KNOWLEDGE_BASE = "knowledge_base"
-"""Of a method with two columns, the one that keeps what earlier visits taught: its returns are plotted."""
 _LARGEST = 1e30
 """Beyond this a number is taken for damage: sums and squares must stay finite."""
 
@@ -29,7 +27,6 @@ class Evaluation:
     episodes: float
     segment: int | None
     success: float | None
-    column: str
 
 
 @dataclass
@@ -46,6 +43,10 @@ class Parsed:
     odd_rows: int = 0
     compress_frames: float = 0.0
     """Taken out of the axis."""
+    has_secondary: bool = False
+    """Whether the task in training has rows of a network that is not plotted."""
+    skipped: int = 0
+    """Evaluations that were due and left out."""
 
 
 def parse_rows(rows: Iterable[Row], scale: float) -> Parsed:
@@ -129,23 +130,14 @@ def switch_returns(evaluations: Sequence[Evaluation]) -> dict[str, dict[int, flo
     return table
 
 
-def plotted_column(evaluations: Sequence[Evaluation]) -> tuple[list[Evaluation], tuple[str, ...]]:
-    """One evaluation of each task and frame, where two columns were evaluated: the knowledge base's.
-
-    Also the names of the columns, the plotted one first.
-    """
-    names = sorted({one.column for one in evaluations} - {""}, key=lambda name: (name != KNOWLEDGE_BASE, name))
-    if len(names) < 2:
-        return list(evaluations), tuple(names)
-    chosen = {(one.task, one.frames) for one in evaluations if one.column == names[0]}
-    kept = [one for one in evaluations if one.column == names[0] or (one.task, one.frames) not in chosen]
-    return kept, tuple(names)
-
-
 def _take_eval(parsed: Parsed, row: Row, scale: float) -> None:
     frames = _count(row["frames"]) * scale
     parsed.seen_frames = max(parsed.seen_frames, frames)
     parsed.wall_s = max(parsed.wall_s, finite(row["wall_s"]))
+    parsed.skipped += int(finite(row.get("skipped", 0)))
+    if row.get("secondary"):
+        parsed.has_secondary = True
+        return
     if row["return"] is None:
         return
     segment = row.get("segment") if row.get("switch") else None
@@ -158,7 +150,6 @@ def _take_eval(parsed: Parsed, row: Row, scale: float) -> None:
             episodes=max(1.0, finite(row["episodes"])),
             segment=None if segment is None else int(finite(segment)),
             success=None if success is None else finite(success),
-            column=str(row.get("column") or ""),
         )
     )
 
@@ -184,6 +175,7 @@ def _take_segment(row: Row, segments: dict[int, Row], first_ends: dict[int, floa
             raise ValueError("weights without a sum")
     if row["end_frames"] is not None:
         first_ends.setdefault(index, finite(row["end_frames"]))
+    _count(row.get("extra_frames", 0))
     segments[index] = row
 
 
@@ -191,7 +183,8 @@ def _span(index: int, row: Row, scale: float) -> Span:
     """A bound that nobody knows yet is infinite."""
     start, end = (math.inf if row[key] is None else float(row[key]) * scale for key in ("start_frames", "end_frames"))
     weights, end_weights = (tuple(map(float, row.get(key) or ())) for key in ("weights", "end_weights"))
-    return Span(tuple(clean_name(task) for task in row["tasks"]), start, end, index, weights, end_weights)
+    extra = float(row.get("extra_frames", 0)) * scale
+    return Span(tuple(clean_name(task) for task in row["tasks"]), start, end, index, weights, end_weights, extra)
 
 
 def _curve(points: np.ndarray) -> Curve:

@@ -37,6 +37,8 @@ class Span:
     """The share of each task in the frames, at its start; empty means equal shares."""
     end_weights: tuple[float, ...] = ()
     """The same at its end, where the mixture moves."""
+    extra: float = 0.0
+    """Frames at its end on top of the visit's own, such as a compress phase's."""
 
     def share(self, task: str) -> float:
         """The task's mean share of the segment's frames."""
@@ -69,8 +71,10 @@ class Run:
     """Task to segment to the return evaluated exactly at the end of that segment; older runs have none."""
     success: dict[str, Curve] = field(default_factory=dict)
     """The share of evaluation episodes that reached the task's goal, where the environment says it."""
-    columns: tuple[str, ...] = ()
-    """The columns that a two-column method evaluated, the plotted one first."""
+    has_two_columns: bool = False
+    """Whether the task in training was evaluated with a second network, which is not plotted."""
+    skipped: int = 0
+    """Evaluations that were due and left out, because the evaluator lagged."""
     memory_nbytes: float | None = None
     """Bytes of replay at the last record."""
     common_frames: float | None = None

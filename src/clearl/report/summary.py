@@ -223,13 +223,16 @@ def _notes(arms: Sequence[Arm], scales: dict[str, Scale]) -> list[str]:
     guessed = [task for task, scale in scales.items() if not scale.is_measured and any(task in r.curves for r in runs)]
     if guessed:
         notes.append(f"No evaluation before training on {_some(guessed)}: scores count from 0, or the least return.")
-    for run in runs:
-        if len(run.columns) > 1:
-            plotted, *other = [name.replace("_", " ") for name in run.columns]
-            notes.append(
-                f"Progress & Compress: the {plotted} is plotted and scored, not the {', '.join(other)} column."
-            )
-            break
+    if any(run.has_two_columns for run in runs):
+        notes.append(
+            "Progress & Compress: while a task is trained, the return of the active column is plotted; while it is "
+            "away, that of the knowledge base."
+        )
+    if skipped := sum(run.skipped for run in runs):
+        notes.append(
+            f"{skipped} evaluations that were due between switches were skipped because the evaluator lagged; "
+            "--eval-wait makes training wait for them."
+        )
     for arm in arms:
         for run in arm.runs:
             who = f"{label(arm.name)}, seed {run.seed}"

@@ -9,22 +9,30 @@ from clearl.report import make_report, summarise_runs
 from clearl.report.load import load_run
 
 
-def _compressing_run(path, *, on_top: bool = True):
-    """Two visits of 100 frames, each with 50 compress frames on top; the score doubles while compressing."""
-    settings = f"method: progress-compress\nframes_per_visit: 100\ncompress_on_top: {str(on_top).lower()}\n"
+def _compressing_run(path, *, on_top: bool = True, in_rows: bool = False):
+    """Two visits of 100 frames, each with 50 compress frames on top; the score doubles while compressing.
+
+    The frames on top are told by the settings, as in older runs, or by the segments.
+    """
+    told = f"frames_per_visit: 100\ncompress_on_top: {str(on_top).lower()}\n"
+    settings = "method: progress-compress\n" + ("" if in_rows else told)
     meta = {"status": "finished", "arm": "progress-compress", "suite": "minatar", "seed": 0}
     RunDir.create(path, config_text=settings, meta=meta)
     with MetricsWriter(path) as writer:
         for index, task in enumerate("ab"):
-            writer.write(segment_row(tasks=[task], index=index, start_frames=150 * index, end_frames=150 * index + 150))
+            extra, start = (50 if in_rows else 0), 150 * index
+            writer.write(
+                segment_row(tasks=[task], index=index, start_frames=start, end_frames=start + 150, extra_frames=extra)
+            )
         for frames, value in ((0, 0.0), (50, 1.0), (100, 2.0), (125, 3.0), (150, 4.0), (200, 5.0), (300, 8.0)):
             for task in "ab":
                 writer.write(eval_row(task=task, frames=frames, mean_return=value, episodes=1, updates=0, wall_s=0.0))
     return path
 
 
-def test_compress_frames_on_top_are_left_out_of_the_axis(tmp_path):
-    run = load_run(_compressing_run(tmp_path / "run"))
+@pytest.mark.parametrize("in_rows", [False, True])
+def test_compress_frames_on_top_are_left_out_of_the_axis(tmp_path, in_rows):
+    run = load_run(_compressing_run(tmp_path / "run", in_rows=in_rows))
     assert (run.planned_frames, run.compress_frames) == (200, 100)
     assert [(span.start, span.end) for span in run.spans] == [(0, 100), (100, 200)]
     assert run.curves["a"].frames.tolist() == [0, 50, 100, 150, 200]

@@ -52,14 +52,23 @@ def test_evaluations_at_switches_are_read_by_segment_and_weigh_by_their_episodes
     assert run.success["a"].returns.tolist() == [0.75]
 
 
-def test_of_two_columns_the_knowledge_base_is_plotted(tmp_path):
+def test_of_two_columns_the_one_that_is_not_secondary_is_plotted(tmp_path):
     RunDir.create(tmp_path, config_text="", meta={})
     with MetricsWriter(tmp_path) as writer:
-        for frames, column, value in ((10, "active", 1.0), (20, "active", 9.0), (20, "knowledge_base", 3.0)):
-            common = {"frames": frames, "episodes": 1, "updates": 0, "wall_s": 0.0}
-            writer.write(eval_row(task="a", mean_return=value, column=column, **common))
+        common = {"task": "a", "frames": 20, "episodes": 1, "updates": 0, "wall_s": 0.0}
+        writer.write(eval_row(mean_return=9.0, column="active", **common))
+        writer.write(eval_row(mean_return=3.0, column="knowledge_base", secondary=True, **common))
     run = load_run(tmp_path)
-    assert run.curves["a"].returns.tolist() == [1.0, 3.0] and run.columns == ("knowledge_base", "active")
+    assert run.curves["a"].returns.tolist() == [9.0] and run.has_two_columns
+
+
+def test_skipped_evaluations_are_counted(tmp_path):
+    RunDir.create(tmp_path, config_text="", meta={})
+    with MetricsWriter(tmp_path) as writer:
+        for skipped in (2, 0, 3):
+            common = {"frames": 20, "episodes": 1, "updates": 0, "wall_s": 0.0}
+            writer.write(eval_row(task="a", mean_return=9.0, skipped=skipped, **common))
+    assert load_run(tmp_path).skipped == 5
 
 
 def test_neighbouring_visits_are_one(make_run):
