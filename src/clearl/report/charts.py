@@ -1,72 +1,46 @@
-"""The figures beside the curves: bars of the cumulative table, a heat map of retention, the probe's return."""
+"""The figures beside the curves: bars of the cumulative table, and the probe's return."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from clearl.report.arms import base_name, label
-from clearl.report.figures import frames_axis
+from clearl.report.figures import MANY_TASKS
 from clearl.report.formatting import number
-from clearl.report.run import Arm
-from clearl.report.series import return_series
-from clearl.report.style import FAINT, INK, Panels, arm_colours, grid_columns, text_width
+from clearl.report.stats import Stat
+from clearl.report.style import FAINT, INK, Panels, arm_colours, fit, grid_columns, panel_width, text_width
 from clearl.report.summary import Summary
 
+_MEAN_OF_ALL = "mean of all tasks, normalised"
 
-def bars(new_figure: Any, summary: Summary) -> Any:
-    """The table of cumulative scores as bars, a panel for each task."""
+
+def bars(new_figure: Any, summary: Summary, *, note: str) -> Any:
+    """The table of cumulative scores as bars, a panel for each task; of many tasks only their normalised mean."""
     names = [name for name, arm in summary.arms.items() if arm.mean("cumulative") is not None]
-    columns = min(len(summary.tasks), 3)
-    rows = -(-len(summary.tasks) // columns)
-    left = 0.25 + text_width([label(name) for name in names])
+    tasks = summary.tasks if len(summary.tasks) <= MANY_TASKS else [_MEAN_OF_ALL]
+    columns = grid_columns(len(tasks)) if len(tasks) != 5 else 3
+    left, width = 0.25 + text_width([label(name) for name in names]), min(2.5, panel_width(columns))
     panels = Panels(
-        rows, columns, 2.5, 0.24 * len(names) + 0.1, left=left, right=0.2, bottom=0.35, gap_x=0.3, gap_y=0.6
-    )
+        -(-len(tasks) // columns), columns, width, 0.24 * len(names) + 0.1, left=left, right=0.2, bottom=0.35,
+        gap_x=0.3, gap_y=0.6, note=note,
+    )  # fmt: skip
     figure, axes = panels.make(new_figure)
     colours = arm_colours(names)
     for index, axis in enumerate(axes.ravel()):
-        if index >= len(summary.tasks):
-            axis.set_visible(False)
+        if index >= len(tasks):
+            axis.axis("off")
             continue
-        _bar_panel(axis, summary, summary.tasks[index], names, colours)
+        _bar_panel(axis, _bar_values(summary, tasks[index], names), colours)
+        axis.set_title(fit(tasks[index], width))
         if index % columns:
             axis.tick_params(axis="y", labelleft=False)
     return figure
 
 
-def retention(new_figure: Any, arms: Sequence[Arm], tasks: Sequence[str]) -> Any:
-    """Task x time: how much of the best score on the task is there."""
-    columns = grid_columns(arms)
-    rows = -(-len(arms) // columns)
-    panels = Panels(
-        rows, columns, 2.9, 0.27 * len(tasks) + 0.05, left=0.2 + text_width(tasks), right=0.75, gap_x=0.2, bottom=0.5
-    )
-    figure, axes = panels.make(new_figure)
-    shares = _shares(arms, tasks)
-    image = None
-    for index, axis in enumerate(axes.ravel()):
-        if index >= len(arms):
-            axis.set_visible(False)
-            continue
-        image = _heat_panel(axis, arms[index], tasks, shares[index])
-        axis.set_title(label(arms[index].name))
-        frames_axis(axis, named=index + columns >= len(arms))
-        if index % columns:
-            axis.tick_params(axis="y", labelleft=False)
-    width, height = figure.get_size_inches()
-    place = (1 - 0.6 / width, panels.bottom / height, 0.12 / width, 1 - (panels.bottom + panels.top) / height)
-    bar = figure.colorbar(image, cax=figure.add_axes(place), ticks=[0, 1])
-    bar.ax.set_yticklabels(["0", "best"])
-    bar.outline.set_visible(False)
-    return figure
-
-
-def probe(new_figure: Any, summary: Summary) -> Any:
+def probe(new_figure: Any, summary: Summary, *, note: str) -> Any:
     """The probe's return against its position, a line for each method."""
-    figure, axes = Panels(1, 1, 4.6, 2.3, top=0.12).make(new_figure)
+    figure, axes = Panels(1, 1, 4.6, 2.3, top=0.12, note=note).make(new_figure)
     axis = axes[0][0]
     probed = [arm for arm in summary.arms.values() if arm.probe is not None and arm.probe.mean is not None]
     bases = list(dict.fromkeys(base_name(arm.arm.name) for arm in probed))
@@ -88,22 +62,32 @@ def probe(new_figure: Any, summary: Summary) -> Any:
     return figure
 
 
-def _bar_panel(axis: Any, summary: Summary, task: str, names: Sequence[str], colours: dict[str, str]) -> None:
-    for place, name in enumerate(names):
-        stat = summary.arms[name].stat(task, "cumulative")
-        if stat is None or stat.mean is None:
+def _bar_values(summary: Summary, task: str, names: Sequence[str]) -> dict[str, Stat]:
+    """Arm to the score that its bar shows."""
+    if task == _MEAN_OF_ALL:
+        means = {name: summary.arms[name].normalised for name in names}
+        return {name: Stat((mean,)) for name, mean in means.items()}
+    return {name: summary.arms[name].stat(task, "cumulative") or Stat(()) for name in names}
+
+
+def _bar_panel(axis: Any, values: dict[str, Stat], colours: dict[str, str]) -> None:
+    for place, (name, stat) in enumerate(values.items()):
+        if stat.mean is None:
             continue
         axis.barh(place, stat.mean, height=0.66, color=colours[name])
+        spread = stat.std or 0.0
         if stat.std is not None:
-            axis.errorbar(stat.mean, place, xerr=stat.std, color=INK, elinewidth=1, capsize=2.2, capthick=1)
-        edge = max(stat.mean, 0.0) + (stat.std or 0.0)
+            axis.errorbar(stat.mean, place, xerr=spread, color=INK, elinewidth=1, capsize=2.2, capthick=1)
+        is_negative = stat.mean < 0
+        edge = stat.mean - spread if is_negative else stat.mean + spread
         axis.annotate(
-            number(stat.mean), (edge, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8
-        )
-    axis.set_title(task)
-    axis.set_yticks(range(len(names)), [label(name) for name in names])
-    axis.set_ylim(len(names) - 0.4, -0.6)
-    axis.margins(x=0.18)
+            number(stat.mean), (edge, place), xytext=(-4 if is_negative else 4, 0), textcoords="offset points",
+            va="center", ha="right" if is_negative else "left", fontsize=8,
+        )  # fmt: skip
+    axis.set_yticks(range(len(values)), [label(name) for name in values])
+    axis.set_ylim(len(values) - 0.4, -0.6)
+    axis.margins(x=0.24)
+    _anchor_at_zero(axis, [stat.mean for stat in values.values() if stat.mean is not None])
     axis.grid(axis="y", visible=False)
     axis.tick_params(axis="both", length=0)
     axis.spines["bottom"].set_visible(False)
@@ -111,36 +95,7 @@ def _bar_panel(axis: Any, summary: Summary, task: str, names: Sequence[str], col
     axis.axvline(0, color=FAINT, linewidth=0.8)
 
 
-def _heat_panel(axis: Any, arm: Arm, tasks: Sequence[str], shares: np.ndarray) -> Any:
-    from matplotlib.patches import Rectangle
-
-    end = max(run.end_frames for run in arm.runs)
-    image = axis.imshow(
-        shares, aspect="auto", cmap="cividis", vmin=0, vmax=1, interpolation="nearest",
-        extent=(0, end, len(tasks) - 0.5, -0.5),
-    )  # fmt: skip
-    for row, task in enumerate(tasks):
-        for start, stop in max(arm.runs, key=lambda run: run.end_frames).visits(task):
-            box = (start, row - 0.44), stop - start, 0.88
-            axis.add_patch(Rectangle(*box, fill=False, edgecolor="white", linewidth=1.2))
-    axis.set_yticks(range(len(tasks)), tasks)
-    axis.tick_params(axis="y", length=0)
-    axis.grid(visible=False)
-    for spine in axis.spines.values():
-        spine.set_visible(False)
-    return image
-
-
-def _shares(arms: Sequence[Arm], tasks: Sequence[str]) -> np.ndarray:
-    """[arms, tasks, time]: the mean return as a share of the best that any arm reached on the task."""
-    points = 180
-    table = np.full((len(arms), len(tasks), points), np.nan)
-    for i, arm in enumerate(arms):
-        grid = np.linspace(0, max(run.end_frames for run in arm.runs), points)
-        for j, task in enumerate(tasks):
-            if series := return_series(arm, task):
-                table[i, j] = np.interp(grid, series.frames, series.mean)
-    for j in range(len(tasks)):
-        best = np.nanmax(table[:, j], initial=0.0)
-        table[:, j] = np.clip(table[:, j] / best, 0, 1) if best > 0 else np.nan
-    return table
+def _anchor_at_zero(axis: Any, means: Sequence[float]) -> None:
+    """Room for the numbers on the side where the bars point only."""
+    low, high = axis.get_xlim()
+    axis.set_xlim(0.0 if all(mean >= 0 for mean in means) else low, 0.0 if all(mean < 0 for mean in means) else high)

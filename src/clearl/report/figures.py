@@ -13,7 +13,18 @@ from clearl.report.arms import label
 from clearl.report.formatting import frames
 from clearl.report.run import Arm
 from clearl.report.series import Series
-from clearl.report.style import FAINT, PALETTE, Panels, arm_colours, grid_columns, task_colours, text_width
+from clearl.report.style import (
+    FAINT,
+    PALETTE,
+    Panels,
+    arm_colours,
+    arm_columns,
+    fit,
+    grid_columns,
+    panel_width,
+    task_colours,
+    text_width,
+)  # fmt: skip
 
 Table = dict[tuple[str, str], Series | None]
 
@@ -21,7 +32,15 @@ _SCALE_SPREAD = 4.0
 """Tasks whose best scores differ by more than this get rows of their own: on one axis the smaller would be flat."""
 _MANY_ARMS = 5
 """More lines than this in one panel are drawn finer, and without bands."""
-_MANY_PANELS = 12
+_MANY_PANELS = 15
+MANY_TASKS = 16
+"""With more tasks, curves are not drawn: the heat map and the tables say it."""
+_MOST_DOTS = 60
+_MOST_LEGEND = 10
+"""Entries of a legend that fit one panel."""
+_MOST_VISITS = 400
+"""A schedule with more visits is no longer drawn below the panels."""
+_BAND = "band: ± 1 standard deviation over seeds"
 _WIDTHS, _FINE_WIDTHS = (2.4, 0.9), (1.7, 0.7)
 """Of a line while its task is trained, and while it is only evaluated."""
 _WEIGHTS = tuple(zip(("trained", "only evaluated"), _WIDTHS, strict=True))
@@ -36,6 +55,16 @@ class Curves:
     series_of: Callable[[Arm, str], Series | None]
     what: str
     """Name of the y-axis."""
+    names: str = ""
+    """What the tasks' names mean, where they do not say it."""
+
+    @property
+    def note(self) -> str:
+        """What stands below the figure: the number of seeds, and what line, band and dots are."""
+        counts = [len(arm.runs) for arm in self.arms]
+        seeds = f"n = {min(counts)}" + (f" to {max(counts)}" if max(counts) > min(counts) else "")
+        lines = f"{seeds} seeds each. Line: mean; {_BAND}" if max(counts) > 1 else "One seed"
+        return f"{lines}. Dots: evaluations; the line stops where there were none.{self.names}"
 
     @cached_property
     def table(self) -> Table:
@@ -49,59 +78,71 @@ class Curves:
     @property
     def fit_by_arm(self) -> bool:
         """Not with rows for many tasks: as in the paper's Atari figure, a panel for each task then says it all."""
+        if len(self.tasks) > MANY_TASKS:
+            return False
         return len(self.groups) == 1 or len(self.groups) * len(self.arms) <= _MANY_PANELS
 
     @property
     def fit_by_task(self) -> bool:
         """As long as every arm has a colour of its own."""
-        return 1 < len(self.arms) <= len(PALETTE)
+        return 1 < len(self.arms) <= len(PALETTE) and len(self.tasks) <= MANY_TASKS
 
     def by_arm(self, new_figure: Any) -> Any:
         """A panel for each arm; where the tasks' scales differ much, a row for each task as well."""
-        columns, rows = grid_columns(self.arms), len(self.groups)
+        columns, rows = arm_columns(self.arms), len(self.groups)
         blocks = -(-len(self.arms) // columns)
         entries = list(task_colours(self.tasks).items())
-        left = 0.6 + (0.17 if rows > 1 else 0.0)
-        panels = Panels(blocks * rows, columns, 2.9, 1.6, left=left, top=_top(entries, columns), bottom=0.55)
+        left, width = 0.6 + (0.17 if rows > 1 else 0.0), panel_width(columns)
+        free = _free_cells(axes_count=blocks * columns, used=len(self.arms), entries=entries)
+        panels = Panels(
+            blocks * rows, columns, width, 1.6, left=left, top=_top([] if free else entries, columns, width),
+            bottom=0.55, note=self.note,
+        )  # fmt: skip
         figure, axes = panels.make(new_figure)
         for index in range(blocks * columns):
             block, column = divmod(index, columns)
             for row, group in enumerate(self.groups):
                 axis = axes[block * rows + row][column]
                 if index >= len(self.arms):
-                    axis.set_visible(False)
+                    _cell_legend(axis, entries if row == 0 and index == len(self.arms) else [])
                     continue
                 self._arm_panel(axis, self.arms[index], group)
                 if row == 0:
-                    axis.set_title(label(self.arms[index].name))
+                    axis.set_title(fit(label(self.arms[index].name), width))
                 if column == 0:
-                    axis.set_ylabel(f"{group[0]}\n{self.what}" if rows > 1 else self.what)
+                    axis.set_ylabel(f"{fit(group[0], 1.6)}\n{self.what}" if rows > 1 else self.what)
                 frames_axis(axis, named=index + columns >= len(self.arms) and row == rows - 1)
-        _legend(figure, entries, columns)
+        if not free:
+            _legend(figure, entries, columns, width)
         return figure
 
     def by_task(self, new_figure: Any) -> Any:
         """A panel for each task with a line for each arm."""
-        columns = min(len(self.tasks), 3)
+        columns = grid_columns(len(self.tasks))
+        width = panel_width(columns)
         colours = arm_colours([arm.name for arm in self.arms])
         entries = [(label(arm.name), colours[arm.name]) for arm in self.arms]
-        panels = Panels(-(-len(self.tasks) // columns), columns, 2.9, 1.9, top=_top(entries, columns))
-        figure, axes = panels.make(new_figure)
+        rows = -(-len(self.tasks) // columns)
+        free = _free_cells(axes_count=rows * columns, used=len(self.tasks), entries=entries)
+        top = _top([] if free else entries, columns, width)
         few = len(self.arms) <= _MANY_ARMS
+        note = self.note if few else self.note.replace(_BAND, "no bands, since the lines are many")
+        figure, axes = Panels(rows, columns, width, 1.9, top=top, note=note).make(new_figure)
         for index, axis in enumerate(axes.ravel()):
             if index >= len(self.tasks):
-                axis.set_visible(False)
+                _cell_legend(axis, entries if index == len(self.tasks) else [])
                 continue
             task = self.tasks[index]
             for arm in self.arms:
                 widths = _WIDTHS if few else _FINE_WIDTHS
                 draw_line(axis, self.table[arm.name, task], colours[arm.name], widths=widths, band=few)
-            axis.set_title(task)
+            axis.set_title(fit(task, width))
             value_axis(axis, [self.table[arm.name, task] for arm in self.arms])
             if index % columns == 0:
                 axis.set_ylabel(self.what)
             frames_axis(axis, named=index + columns >= len(self.tasks))
-        _legend(figure, entries, columns)
+        if not free:
+            _legend(figure, entries, columns, width)
         return figure
 
     def _arm_panel(self, axis: Any, arm: Arm, group: Sequence[str]) -> None:
@@ -124,6 +165,9 @@ def draw_line(
     for part, trained in series.stretches():
         width = widths[0] if trained else widths[1]
         axis.plot(series.frames[part], series.mean[part], color=colour, linewidth=width, solid_capstyle="butt")
+    if len(series.measured) <= _MOST_DOTS:
+        size = 1.4 * widths[0]
+        axis.plot(series.measured, series.at_measured(), "o", color=colour, markersize=size, markeredgewidth=0)
 
 
 def value_axis(axis: Any, series: Sequence[Series | None]) -> None:
@@ -144,7 +188,7 @@ def frames_axis(axis: Any, *, named: bool) -> None:
     """The x-axis of all figures over training; only the lowest panels name it."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    axis.xaxis.set_major_locator(MaxNLocator(5))
+    axis.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: frames(value)))
     axis.margins(x=0)
     axis.set_xlim(left=0)
@@ -156,13 +200,16 @@ def frames_axis(axis: Any, *, named: bool) -> None:
 
 def _schedule_strip(axis: Any, arm: Arm, colours: dict[str, str]) -> None:
     """Under the panel, which tasks were trained when; tasks trained at once share the strip."""
-    run = max(arm.runs, key=lambda run: run.end_frames)
-    tasks = [task for task in colours if run.visits(task)]
-    at_once = len(tasks) > 1 and all(run.visits(task) == run.visits(tasks[0]) for task in tasks)
+    run = max(arm.runs, key=lambda run: run.drawn_frames)
+    visits = {task: run.visits(task, until=run.drawn_frames) for task in colours}
+    tasks = [task for task in colours if visits[task]]
+    if sum(map(len, visits.values())) > _MOST_VISITS:
+        return
+    at_once = len(tasks) > 1 and all(visits[task] == visits[tasks[0]] for task in tasks)
     height = 0.04 / (len(tasks) if at_once else 1)
     for row, task in enumerate(tasks):
         bottom = -0.05 + (height * (len(tasks) - 1 - row) if at_once else 0.0)
-        for start, end in run.visits(task):
+        for start, end in visits[task]:
             axis.axvspan(start, end, ymin=bottom, ymax=bottom + height, color=colours[task], lw=0, clip_on=False)
     axis.spines["bottom"].set_visible(False)
     axis.tick_params(axis="x", pad=9, length=0)
@@ -177,22 +224,43 @@ def _scales_differ(table: Table, tasks: Sequence[str]) -> bool:
     return len(known) > 1 and max(known) > _SCALE_SPREAD * min(known)
 
 
-def _legend_columns(entries: Sequence[tuple[str, str]], columns: int) -> int:
+def _legend_columns(entries: Sequence[tuple[str, str]], columns: int, width: float) -> int:
     widest = text_width([*(name for name, _ in entries), _WEIGHTS[1][0]]) + 0.55
-    return max(1, min(len(entries) + len(_WEIGHTS), int((3.3 * columns) / widest)))
+    return max(1, min(len(entries) + len(_WEIGHTS), int(((width + 0.4) * columns) / widest)))
 
 
-def _top(entries: Sequence[tuple[str, str]], columns: int) -> float:
+def _top(entries: Sequence[tuple[str, str]], columns: int, width: float) -> float:
     """Inches above the panels, for the legend and the titles."""
-    return 0.36 + 0.2 * -(-(len(entries) + len(_WEIGHTS)) // _legend_columns(entries, columns))
+    if not entries:
+        return 0.32
+    return 0.36 + 0.2 * -(-(len(entries) + len(_WEIGHTS)) // _legend_columns(entries, columns, width))
 
 
-def _legend(figure: Any, entries: Sequence[tuple[str, str]], columns: int) -> None:
+def _handles(entries: Sequence[tuple[str, str]]) -> list[Any]:
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], color=colour, linewidth=2.4, label=name) for name, colour in entries]
-    handles += [Line2D([], [], color=FAINT, linewidth=width, label=name) for name, width in _WEIGHTS]
+    return handles + [Line2D([], [], color=FAINT, linewidth=width, label=name) for name, width in _WEIGHTS]
+
+
+def _legend(figure: Any, entries: Sequence[tuple[str, str]], columns: int, width: float) -> None:
+    """Above the panels, read from left to right and then down."""
+    count = _legend_columns(entries, columns, width)
+    handles = _handles(entries)
+    by_rows = [handles[place] for start in range(count) for place in range(start, len(handles), count)]
     figure.legend(
-        handles=handles, loc="upper left", bbox_to_anchor=(0, 1), ncols=_legend_columns(entries, columns),
-        handlelength=1.8, borderaxespad=0.4, columnspacing=1.6,
+        handles=by_rows, loc="upper left", bbox_to_anchor=(0, 1), ncols=count, handlelength=1.8, borderaxespad=0.4,
+        columnspacing=1.6,
     )  # fmt: skip
+
+
+def _free_cells(*, axes_count: int, used: int, entries: Sequence[tuple[str, str]]) -> bool:
+    """Whether the legend goes into a cell that would be empty."""
+    return axes_count > used and len(entries) + len(_WEIGHTS) <= _MOST_LEGEND
+
+
+def _cell_legend(axis: Any, entries: Sequence[tuple[str, str]]) -> None:
+    """Use an empty cell for the legend."""
+    axis.axis("off")
+    if entries and len(entries) + len(_WEIGHTS) <= _MOST_LEGEND:
+        axis.legend(handles=_handles(entries), loc="upper left", handlelength=1.8, borderaxespad=0.0)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from clearl.report import charts, figures
-from clearl.report.run import Arm
+from clearl.report.heat_map import heat_map
 from clearl.report.series import cumulative_series, return_series
 from clearl.report.style import figure_style, save
 from clearl.report.summary import Summary
+from clearl.report.tables import seed_counts, seeds_text, suite_of
+from clearl.report.task_names import names_note
 
 _CAPTIONS = {
     "returns-by-arm": "Return on every task over training, one panel for each arm. A line is thick while its task is "
@@ -21,21 +23,12 @@ _CAPTIONS = {
     "Appendix B.",
     "cumulative-by-task": "The mean return over training so far, one panel for each task.",
     "cumulative-bars": "Cumulative score: the mean return over all of training.",
-    "retention": "What is retained: the return on each task over training, as a share of the best that any arm reached "
-    "on it. Frames mark when a task was trained; forgetting is a row that darkens outside of its frames.",
+    "retention": "What is retained: the score on each task (rows) at the end of each segment (columns), in per cent of "
+    "the way from an untrained network to the reference. Frames mark the segments that trained the task; forgetting is "
+    "a number that falls outside of its frames.",
     "probe": "Plasticity: mean return on the probe task during its only visit, against where in the sequence that "
     "visit came.",
 }
-_SPREAD = {
-    "returns-by-arm": " Mean over seeds; the band is one standard deviation.",
-    "cumulative-by-arm": " Mean over seeds; the band is one standard deviation.",
-    "returns-by-task": " Mean over seeds.",
-    "cumulative-by-task": " Mean over seeds.",
-    "cumulative-bars": " Mean over seeds; whiskers are one standard deviation.",
-    "retention": " Mean over seeds.",
-    "probe": " Mean over seeds; whiskers are one standard deviation.",
-}
-"""What to add where there is more than one seed."""
 
 
 @dataclass(frozen=True)
@@ -55,24 +48,28 @@ def draw_all(summary: Summary, out: Path) -> list[Drawn]:
     tasks = [task for task in summary.tasks if any(task in run.curves for arm in arms for run in arm.runs)]
     if not tasks:
         return []
+    names = names_note(tasks, suite_of(summary))
     drawings: dict[str, Callable[[Any], Any]] = {}
     for name, series_of, what in (
         ("returns", return_series, "return"),
         ("cumulative", cumulative_series, "mean return so far"),
     ):
-        curves = figures.Curves(arms, tasks, series_of, what)
+        curves = figures.Curves(arms, tasks, series_of, what, f" {names}" if names else "")
         if curves.fit_by_arm:
             drawings[f"{name}-by-arm"] = curves.by_arm
         if curves.fit_by_task:
             drawings[f"{name}-by-task"] = curves.by_task
-    drawings["cumulative-bars"] = lambda new: charts.bars(new, summary)
-    drawings["retention"] = lambda new: charts.retention(new, arms, tasks)
+    many = max(seed_counts(summary)) > 1
+    spread = f"n: {seeds_text(summary)} each. {{}} {names}" if many else f"One seed. {names}"
+    whiskers = spread.format("Bars: means; whiskers: ± 1 standard deviation over seeds.").strip()
+    drawings["cumulative-bars"] = lambda new: charts.bars(new, summary, note=whiskers)
+    scales = {task: summary.scales[task] for task in tasks if summary.scales[task].score(0.0) is not None}
+    if scales:
+        means = spread.format("Means over seeds.").strip()
+        drawings["retention"] = lambda new: heat_map(new, arms, scales, note=means)
     if any(arm.probe is not None and arm.probe.mean is not None for arm in summary.arms.values()):
-        drawings["probe"] = lambda new: charts.probe(new, summary)
+        points = spread.format("Points: means; whiskers: ± 1 standard deviation over seeds.").strip()
+        drawings["probe"] = lambda new: charts.probe(new, summary, note=points)
     with figure_style() as new_figure:
         saved = {name: save(draw(new_figure), out / name) for name, draw in drawings.items()}
-    return [Drawn(name, _caption(name, arms), *files) for name, files in saved.items()]
-
-
-def _caption(name: str, arms: Sequence[Arm]) -> str:
-    return _CAPTIONS[name] + (_SPREAD[name] if any(len(arm.runs) > 1 for arm in arms) else "")
+    return [Drawn(name, _CAPTIONS[name], *files) for name, files in saved.items()]

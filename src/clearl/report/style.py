@@ -7,9 +7,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
+from clearl.report.arms import base_name
 from clearl.report.run import Arm
+from clearl.report.task_names import cut
 
 PALETTE = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#882255", "#999933", "#332288", "#8a8f98",
@@ -22,6 +25,11 @@ GRID = "#e3e7ed"
 """Figures use these three for all that is not data; the page turns them into variables of its own theme."""
 
 _ARM_COLOURS = {"sequential": "#d55e00", "clear": "#0072b2", "simultaneous": INK, "separate": "#8a8f98"}
+_PANEL_WIDTHS = {1: 2.9, 2: 2.9, 3: 2.9, 4: 2.6, 5: 2.15}
+"""Inches of a panel by how many stand side by side, so that every figure fits the page."""
+_NOTE_LINE = 0.16
+_LETTER = 0.068
+"""Inches that a letter of a tick label takes; a bold title's takes a quarter more."""
 
 _RC: Any = {
     "font.family": "DejaVu Sans",  # comes with Matplotlib, so that figures are the same everywhere
@@ -69,16 +77,29 @@ class Panels:
     bottom: float = 0.5
     gap_x: float = 0.45
     gap_y: float = 0.4
+    note: str = ""
+    """Stands below the panels: how many seeds, and what the band is."""
 
     def make(self, new_figure: Any) -> tuple[Any, Any]:
         """The figure, and its axes [rows, columns]."""
         width = self.left + self.columns * self.width + (self.columns - 1) * self.gap_x + self.right
-        height = self.top + self.rows * self.height + (self.rows - 1) * self.gap_y + self.bottom
+        lines = wrap(self.note, int((width - 0.2) / (0.9 * _LETTER))) if self.note else []
+        bottom = self.bottom + _NOTE_LINE * len(lines)
+        height = self.top + self.rows * self.height + (self.rows - 1) * self.gap_y + bottom
         figure = new_figure(figsize=(width, height))
+        if lines:
+            text = "\n".join(lines)
+            figure.text(0.1 / width, 0.06 / height, text, fontsize=7.5, color=FAINT, va="bottom", linespacing=1.35)
         place = {"left": self.left / width, "right": 1 - self.right / width}
-        place |= {"bottom": self.bottom / height, "top": 1 - self.top / height}
+        place |= {"bottom": bottom / height, "top": 1 - self.top / height}
         place |= {"wspace": self.gap_x / self.width, "hspace": self.gap_y / self.height}
         return figure, figure.subplots(self.rows, self.columns, squeeze=False, gridspec_kw=place)
+
+    @property
+    def below(self) -> float:
+        """Inches below the lowest panels."""
+        width = self.left + self.columns * self.width + (self.columns - 1) * self.gap_x + self.right
+        return self.bottom + _NOTE_LINE * len(wrap(self.note, int((width - 0.2) / (0.9 * _LETTER))))
 
 
 @contextmanager
@@ -93,10 +114,23 @@ def figure_style() -> Iterator[Any]:
 
 
 def arm_colours(names: Sequence[str]) -> dict[str, str]:
-    """A colour for each arm; the four that most reports share keep theirs."""
+    """A colour for each method, lighter for the earlier positions of a probe; four methods keep theirs everywhere."""
     free = [colour for colour in PALETTE if colour not in _ARM_COLOURS.values()]
-    others = [name for name in names if name not in _ARM_COLOURS]
-    return _ARM_COLOURS | {name: free[index % len(free)] for index, name in enumerate(others)}
+    bases = list(dict.fromkeys(base_name(name) for name in names))
+    others = [base for base in bases if base not in _ARM_COLOURS]
+    methods = _ARM_COLOURS | {base: free[index % len(free)] for index, base in enumerate(others)}
+    colours = {}
+    for base in bases:
+        shades = [name for name in names if base_name(name) == base]
+        for rank, name in enumerate(shades):
+            colours[name] = lighter(methods[base], 0.55 * (1 - rank / max(1, len(shades) - 1)) if shades[1:] else 0.0)
+    return colours
+
+
+def lighter(colour: str, share: float) -> str:
+    """The colour mixed with white."""
+    parts = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
+    return "#" + "".join(f"{round(part + (255 - part) * share):02x}" for part in parts)
 
 
 def task_colours(tasks: Sequence[str]) -> dict[str, str]:
@@ -104,17 +138,32 @@ def task_colours(tasks: Sequence[str]) -> dict[str, str]:
     return {task: PALETTE[index % len(PALETTE)] for index, task in enumerate(tasks)}
 
 
-def grid_columns(arms: Sequence[Arm]) -> int:
-    """How many panels stand side by side, one for each arm: the positions of a probe, else what fits a page."""
+def grid_columns(count: int) -> int:
+    """How many of the panels stand side by side: as few empty cells as can be."""
+    if count <= 5:
+        return count
+    return min((4, 3, 5), key=lambda columns: -count % columns)
+
+
+def arm_columns(arms: Sequence[Arm]) -> int:
+    """The same for a panel of each arm; the positions of a probe stand in a row."""
     positions = {arm.probe_position for arm in arms if arm.probe_position is not None}
-    if len(arms) <= 3 or (len(positions) < 2 and len(arms) == 4):
-        return len(arms)
-    return len(positions) if 2 <= len(positions) <= 4 else 3
+    return len(positions) if 2 <= len(positions) <= 5 and len(arms) > len(positions) else grid_columns(len(arms))
+
+
+def panel_width(columns: int) -> float:
+    """Inches of one of so many panels side by side."""
+    return _PANEL_WIDTHS[min(columns, 5)]
 
 
 def text_width(texts: Sequence[str]) -> float:
     """About how many inches the longest of the texts takes at the size of tick labels."""
-    return 0.068 * max((len(text) for text in texts), default=0)
+    return _LETTER * max((len(text) for text in texts), default=0)
+
+
+def fit(text: str, inches: float) -> str:
+    """A title that is cut in its middle where it would not fit."""
+    return cut(text, max(8, int(inches / (1.3 * _LETTER))))
 
 
 def save(figure: Any, stem: Path) -> tuple[Path, Path]:

@@ -110,7 +110,8 @@ class Summary:
 
 def summarise(arms: Sequence[Arm], *, title: str, notes: Sequence[str] = ()) -> Summary:
     """Measure every arm on every task."""
-    tasks = list(dict.fromkeys(task for arm in arms for task in arm.tasks))
+    in_turn = sorted(arms, key=lambda arm: arm.runs[0].protocol in ALONE)  # a schedule says the order, files do not
+    tasks = list(dict.fromkeys(task for arm in in_turn for task in arm.tasks))
     probes = {run.probe_task for arm in arms for run in arm.runs if run.probe_position is not None}
     tasks.sort(key=lambda task: task in probes)
     scales = task_scales(arms, tasks)
