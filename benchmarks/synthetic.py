@@ -170,7 +170,7 @@ class PreparedChild:
         if isinstance(message, Produce):
             self._sequences = tuple(sequence + 1 for sequence in self._sequences)
             self.produced += len(self.setup.slots)
-            self._say(Produced(version, 0, self._sequences, {}, {}), self._unroll_s)
+            self._say(Produced(version, {}, self._sequences, {}, {}), self._unroll_s)
         elif isinstance(message, Evaluate):
             for task in self.setup.tasks:
                 self._say(Evaluated(task, (0.0,), 1, "", {}, version, frames, {}), 0.0)

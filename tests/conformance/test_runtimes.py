@@ -111,7 +111,7 @@ def test_tasks_change_at_the_planned_frame_in_every_slot(finished: Finished) -> 
         held = contents(shard)
         assert sorted(held) == list(range(TOTAL_FRAMES // ROUND_FRAMES))
         # Freeway has seven channels, Breakout four; the rest is padding.
-        freeway = [bool(held[sequence]["frames"][:, 4:].any()) for sequence in sorted(held)]
+        freeway = [bool(held[sequence].frames[:, 4:].any()) for sequence in sorted(held)]
         assert freeway == [False] * switch + [True] * switch
         shard.close()
 
@@ -171,6 +171,26 @@ def test_policy_lag_is_recorded(finished: Finished) -> None:
     assert lags[0] == 0
     # A worker has read the weights when it began an unroll, and is at most one round ahead of the learner.
     assert max(lags) == 0 if settings.runtime == "inline" else 0 < max(lags) <= 2
+
+
+def test_rows_tell_of_episodes_processes_and_health(finished: Finished) -> None:
+    settings, out = finished
+    trained = rows(out, "train")
+    ended = [(task, values) for row in trained for task, values in row.get("episodes", {}).items()]
+    assert {task for task, _ in ended} <= {"breakout", "freeway"} and "breakout" in {task for task, _ in ended}
+    for _, values in ended:
+        assert values.keys() == {"count", "mean_return", "mean_length"}
+        assert values["count"] >= 1 and values["mean_return"] >= 0 and values["mean_length"] >= 1
+    assert sum(values["count"] * values["mean_length"] for _, values in ended) <= TOTAL_FRAMES
+    assert not any("shares" in row for row in trained), "one task has all slots"
+    if settings.runtime == "inline":
+        return
+    health, seconds = trained[-1]["health"], trained[-1]["seconds"]
+    assert health.keys() == {"worker-0", "worker-1", "evaluator"}
+    assert health["worker-0"] == {"state": "running", "restarts": 0}
+    assert seconds.keys() == {"learner", *health}
+    spent = sum(row["seconds"]["learner"].get("learner", 0.0) for row in trained)
+    assert 0 < spent < rows(out, "summary")[0]["seconds"]["learner"]["learner"] * 1.1 + 0.1
 
 
 def test_replay_is_counted(finished: Finished) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,24 @@ class Episode:
     task: str
     score: float
     steps: int
+
+
+EpisodeSums = dict[str, tuple[float, ...]]
+"""Of each task that episodes ended in: their number, the sum of their returns, the sum of their steps."""
+
+
+def sum_episodes(episodes: Iterable[Episode]) -> EpisodeSums:
+    """What rows say of episodes, in a form that can be sent and added up."""
+    sums: EpisodeSums = {}
+    for episode in episodes:
+        sums = add_episodes(sums, {episode.task: (1.0, float(episode.score), float(episode.steps))})
+    return sums
+
+
+def add_episodes(sums: EpisodeSums, more: EpisodeSums) -> EpisodeSums:
+    """Both together."""
+    added = {task: tuple(a + b for a, b in zip(sums.get(task, (0.0,) * 3), m, strict=True)) for task, m in more.items()}
+    return {**sums, **added}
 
 
 class Actor:

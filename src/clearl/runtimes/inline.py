@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from clearl.acting.actor import sum_episodes
 from clearl.acting.evaluator import Evaluation, EvaluationCancelled
 from clearl.learning.batching import Pairs
 from clearl.records.schema import summary_row
@@ -74,7 +75,7 @@ class _InlineRun:
 
     def _round(self, segment: int, tasks: tuple[str, ...]) -> None:
         context, version = self.context, self.context.learner.updates
-        context.cursor.count_episodes(segment, len(self.worker.act(tasks, self.new)))
+        self.state.ended(segment, sum_episodes(self.worker.act(tasks, self.new)))
         replay = self.worker.replay_counters()
         full = context.intake.take(Pairs(self.slots, self.new, self.worker.recall(), version))
         self.worker.remember(self.new)

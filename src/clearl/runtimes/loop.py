@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -79,6 +80,7 @@ class LearnerLoop:
         else:
             sequences = [int(sequence) for sequence in self.state.restore(saved)["shards"]]
         context.learner.measure = self._part
+        context.recorder.processes = self._processes
         self.flat = FlatWeights(context.learner.network)
         self.weight_store = backend.weight_store(self.flat.size)
         self._publish_weights(self.weight_store)
@@ -165,7 +167,7 @@ class LearnerLoop:
                 self.waiting.append(_Switch(self.read_segment))
             tasks, replay = worker.grant.tasks, self._replay_counters()
             full = self.context.intake.take(worker.pairs())
-            self.context.cursor.count_episodes(worker.grant.segment, worker.report.episodes)
+            self.state.ended(worker.grant.segment, worker.report.episodes)
             worker.acknowledge()
         self.waiting += [_Waiting(staging, tasks, replay) for staging in full]
         self._grant(worker)
@@ -355,6 +357,9 @@ class LearnerLoop:
             self._start_evaluation()
             return False
         return True
+
+    def _processes(self) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, Any]]]:
+        return self._seconds(), {child.process.name: child.process.health for child in self._children()}
 
     def _seconds(self) -> dict[str, dict[str, float]]:
         """Where the time of each process went."""

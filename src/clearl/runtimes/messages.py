@@ -94,7 +94,8 @@ class Produced:
     """One unroll for each slot stands in the shared block."""
 
     version: int
-    episodes: int
+    episodes: dict[str, tuple[float, ...]]
+    """Those that ended; see `clearl.acting.actor.EpisodeSums`."""
     sequences: tuple[int, ...]
     replay: dict[str, int]
     seconds: dict[str, float]

@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 import torch
 
+from clearl.acting.actor import sum_episodes
 from clearl.acting.worker import Worker
 from clearl.nets.heads import Head
 from clearl.nets.network import PolicyNetwork, StepInput, StepOutput
@@ -239,7 +240,8 @@ class WorkerProgram:
             pairs.put_replay(worker.recall())
         self.ready = Ready(tuple(sequence + 1 for sequence in self.ready.sequences), 0)
         pairs.sequences[:] = self.ready.sequences
-        return Produced(version, len(episodes), self.ready.sequences, worker.replay_counters(), self.watch.take())
+        ended, sequences = sum_episodes(episodes), self.ready.sequences
+        return Produced(version, ended, sequences, worker.replay_counters(), self.watch.take())
 
 
 def _restore(worker: Worker, setup: Setup, pairs: PairWriter) -> tuple[int, ...]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from clearl.acting.actor import EpisodeSums, add_episodes
 from clearl.acting.evaluator import Evaluation
 from clearl.learning.learner import Learner, UpdateStats
 from clearl.records.schema import Row, eval_row, fault_row, restart_row, resume_row, segment_row, train_row
@@ -17,6 +18,9 @@ from clearl.records.writer import MetricsWriter
 from clearl.tasks.plan import Plan, Segment
 
 RowListener = Callable[[Row], None]
+Seconds = dict[str, dict[str, float]]
+"""Where the time of each process went, by part."""
+Health = dict[str, dict[str, Any]]
 
 
 class Recorder:
@@ -30,6 +34,10 @@ class Recorder:
         self._marked = (self._started, 0)
         self._losses: deque[UpdateStats] = deque(maxlen=record_every_updates)
         self._lags: deque[float] = deque(maxlen=record_every_updates)
+        self._episodes: EpisodeSums = {}
+        self._seconds: Seconds = {}
+        self.processes: Callable[[], tuple[Seconds, Health]] | None = None
+        """The seconds that each process has spent so far, and how each is; None where there is one process."""
 
     @property
     def wall_s(self) -> float:
@@ -61,17 +69,26 @@ class Recorder:
 
     def state(self) -> dict[str, Any]:
         """The updates that wait for their row, as JSON types."""
-        return {"losses": [asdict(stats) for stats in self._losses], "lags": list(self._lags)}
+        episodes = {task: list(sums) for task, sums in self._episodes.items()}
+        return {"losses": [asdict(stats) for stats in self._losses], "lags": list(self._lags), "episodes": episodes}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take up `state` again."""
         self._losses.extend(UpdateStats(**stats) for stats in state["losses"])
         self._lags.extend(state["lags"])
+        self._episodes = {task: tuple(sums) for task, sums in state.get("episodes", {}).items()}
+
+    def episodes(self, ended: EpisodeSums) -> None:
+        """Episodes of training that ended; the next row says so."""
+        self._episodes = add_episodes(self._episodes, ended)
 
     def updated(
         self, learner: Learner, stats: UpdateStats, lag: float, tasks: Sequence[str], replay: Mapping[str, Any]
     ) -> None:
-        """One update happened; every so many of them give a row with the means since the last."""
+        """One update happened; every so many of them give a row with the means since the last.
+
+        `tasks`: of all slots when the newest unrolls of the batch were played.
+        """
         self._losses.append(stats)
         self._lags.append(lag)
         if learner.updates % self._every:
@@ -87,18 +104,37 @@ class Recorder:
             "grad_norm": sum(s.grad_norm for s in self._losses) / count,
             "learning_rate": stats.learning_rate,
             "bad_updates": learner.bad_updates,
+            **self._environment_values(tasks),
         }
         if diagnosed := [s.diagnostics for s in self._losses if s.diagnostics is not None]:
             extra["diagnostics"] = diagnosed[-1]
         self.emit(
             train_row(
-                tasks=tasks, frames=learner.frames, updates=learner.updates,
+                tasks=tuple(dict.fromkeys(tasks)), frames=learner.frames, updates=learner.updates,
                 fps=round((learner.frames - frames) / max(now - then, 1e-9), 1), loss=loss,
                 lag_updates=sum(self._lags) / count, replay=replay, wall_s=self.wall_s, extra=extra,
             )
         )  # fmt: skip
         self._losses.clear()
         self._lags.clear()
+
+    def _environment_values(self, tasks: Sequence[str]) -> dict[str, Any]:
+        """What a row says beside the learner's numbers: episodes, shares of a mixture, processes."""
+        values: dict[str, Any] = {}
+        if self._episodes:
+            values["episodes"] = {
+                task: {"count": int(count), "mean_return": total / count, "mean_length": steps / count}
+                for task, (count, total, steps) in self._episodes.items()
+            }
+            self._episodes = {}
+        shares = Counter(tasks)
+        if len(shares) > 1:
+            values["shares"] = {task: count / len(tasks) for task, count in shares.items()}
+        if self.processes is not None:
+            seconds, values["health"] = self.processes()
+            values["seconds"] = {name: _since(parts, self._seconds.get(name, {})) for name, parts in seconds.items()}
+            self._seconds = seconds
+        return values
 
     def evaluated(
         self, evaluation: Evaluation, *, frames: int, updates: int, segment: int | None = None, skipped: int = 0
@@ -127,3 +163,7 @@ class Recorder:
         self.writer.write(row)
         for listener in self._listeners:
             listener(row)
+
+
+def _since(parts: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
+    return {part: round(seconds - before.get(part, 0.0), 3) for part, seconds in parts.items()}

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from clearl.acting.actor import EpisodeSums
 from clearl.acting.evaluator import Evaluation
 from clearl.errors import CorruptFileError
 from clearl.runtimes.runtime import RunContext
@@ -86,13 +87,18 @@ class RunState:
         if segment < len(segments):
             self.context.recorder.segment(segment, segments[segment], frames, planned_end(self.context.plan, segment))
 
+    def ended(self, segment: int, episodes: EpisodeSums) -> None:
+        """Episodes of training that came to their end."""
+        self.context.cursor.count_episodes(segment, int(sum(sums[0] for sums in episodes.values())))
+        self.context.recorder.episodes(episodes)
+
     def update(self, batch: Batch, mean_version: float, tasks: Sequence[str], replay: Mapping[str, int]) -> None:
         """One update of the learner, recorded. `mean_version`: of the weights that acted for the batch."""
         learner, context = self.context.learner, self.context
         visit = context.cursor.visit(learner.frames) if learner.method.needs_boundaries else None
         stats = learner.update(batch, visit)
         lag = learner.updates - 1 - mean_version
-        context.recorder.updated(learner, stats, lag, tuple(dict.fromkeys(tasks)), replay)
+        context.recorder.updated(learner, stats, lag, tasks, replay)
 
     @property
     def checkpoint_due(self) -> bool:

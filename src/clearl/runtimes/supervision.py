@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from clearl.errors import ClearlError, ConfigError, CorruptFileError, StorageError, WorkerError
 from clearl.runtimes.backend import Backend, RemoteProcess
@@ -93,6 +93,12 @@ class Supervisor:
         self._has_worked = self._working = self._building = False
         self._heard_at = 0.0
         self._lost_at: float | None = None
+
+    @property
+    def health(self) -> dict[str, Any]:
+        """Whether it runs, and how often it had to be started again, for rows."""
+        state = "running" if self.ready else "starting" if self._child is not None else "down"
+        return {"state": state if self.wanted else "not needed yet", "restarts": max(0, self._starts - 1)}
 
     @property
     def pid(self) -> int | None:

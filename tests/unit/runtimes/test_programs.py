@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from clearl.acting.actor import Episode
 from clearl.runtimes.messages import Message, Produce, Produced, Setup, Sync, Synced
 from clearl.runtimes.programs import _ROUNDS_TO_RECLAIM, WorkerProgram
 from clearl.spaces import discrete_spec
@@ -50,7 +51,7 @@ class Worker:
 
     def act(self, tasks: Any, new: Any) -> list[Any]:
         new.reward[:] = len(tasks)
-        return ["an episode"]
+        return [Episode("t", 2.0, 3)]
 
     def recall(self) -> list[Any]:
         return [b"%d" % self.shards[0].next_sequence, None]
@@ -133,7 +134,7 @@ def test_a_round_leaves_a_pair_of_each_slot_and_says_so() -> None:
     for sequence in (6, 7):
         (answer,) = program.handle(Produce(("a", "b")))
         assert isinstance(answer, Produced) and answer.sequences == (sequence, sequence + 4)
-        assert (answer.version, answer.episodes, answer.replay) == (11, 1, {"held": 1})
+        assert (answer.version, answer.episodes, answer.replay) == (11, {"t": (1.0, 2.0, 3.0)}, {"held": 1})
         assert endpoints.new.reward.tolist() == [[2], [2]] and endpoints.replay == [b"%d" % (sequence - 1), None]
         assert [shard.inserted[sequence - 6 :] for shard in worker.shards] == [[2.0], [2.0]]
 

@@ -13,7 +13,7 @@ from clearl.runtimes.messages import Alive, ChannelClosed, Failed, Message, Prod
 from clearl.runtimes.supervision import BUILDING_S, Supervisor, SupervisorContext
 
 READY, WORK = Ready((0,), 0), Produce(("a",))
-DONE = Produced(0, 0, (1,), {}, {})
+DONE = Produced(0, {}, (1,), {}, {})
 FAULT = Failed(
     "EnvironmentFaultError", "environment of task 'a', slot 0, step 3: it hurts", "a: it hurts", "Traceback X"
 )

@@ -11,7 +11,7 @@ import pytest
 from clearl.runtimes.local.channel import MAX_MESSAGE_BYTES, Channel
 from clearl.runtimes.messages import BadMessage, ChannelClosed, Failed, Produced, Ready, pack, unpack
 
-PRODUCED = Produced(7, 2, (5, 5), {"held": 3}, {"codec": 0.25})
+PRODUCED = Produced(7, {"a": (2.0, 5.5, 30.0)}, (5, 5), {"held": 3}, {"codec": 0.25})
 
 
 @pytest.fixture
