@@ -8,24 +8,29 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from clearl.acting.agent import Agent
+from clearl.acting.agent import Agent, Origin
 from clearl.config import RunConfig, from_yaml, parse_yaml, to_yaml
 from clearl.errors import CorruptFileError, RunDirectoryError, UnknownNameError
 from clearl.experiment import load_agent as load_from_run
 from clearl.experiment import stored_network
 from clearl.nets.network import as_module
 from clearl.plugins import import_asked, import_plugins, named_modules
-from clearl.records.run_dir import RunDir
+from clearl.records.run_dir import RunDir, make_directory
 from clearl.records.schema import seal, unseal
 from clearl.runtimes.state import fitting
 from clearl.spaces import spec_from_json, spec_to_json
+from clearl.storage.files import read_plain, write_atomically
 from clearl.suites import make_suite
 from clearl.tasks.suite import Suite
 
 EXPORT_FILE = "agent.json"
 WEIGHTS_FILE = "agent.safetensors"
+VERSION = 1
+_CAPS_NBYTES = {EXPORT_FILE: 1 << 26, WEIGHTS_FILE: 1 << 36}
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,9 @@ class Trained:
     suite: Suite
     agent: Agent
 
+    tasks: tuple[str, ...]
+    """What the agent was trained for, or those of it that were asked for."""
+
     @classmethod
     def open(
         cls, path: Path, tasks: Sequence[str] = (), *, imports: Iterable[str] = (), trust: bool = False
@@ -45,8 +53,6 @@ class Trained:
         Of the modules that its settings name only those in `imports` are imported, or all with `trust`.
         """
         run_dir = RunDir.open(path)
-        if parts := run_dir.meta.get("parts"):
-            raise RunDirectoryError(f"{path} holds one run for each task; give one of them: {', '.join(parts)}")
         named = parse_yaml(run_dir.config_text, "config.yaml")
         import_asked(named, source=str(path), imports=imports, trust=trust)
         config = from_yaml(run_dir.config_text, "config.yaml")
@@ -54,42 +60,74 @@ class Trained:
         for task in tasks:
             if task not in suite.tasks:
                 raise UnknownNameError("task of this run", task, suite.tasks)
-        return cls(config, suite, load_from_run(path))
+        evaluated = tuple(task for task in _evaluated_tasks(run_dir) if task in suite.tasks)
+        return cls(config, suite, load_from_run(path), tuple(tasks) or evaluated or suite.tasks)
 
 
-def export_agent(path: Path, out: Path, *, imports: Iterable[str] = (), trust: bool = False) -> None:
+def parts_of(path: Path, tasks: Sequence[str] = ()) -> dict[Path, tuple[str, ...]]:
+    """The run directories in `path`, each with those of `tasks` that it trained: one, or one a task if `separate`."""
+    run_dir = RunDir.open(path)
+    parts = run_dir.meta.get("parts")
+    if not parts:
+        return {path: tuple(tasks)}
+    trained = {part: _evaluated_tasks(RunDir.open(part)) for part in (path / str(part) for part in parts)}
+    known = [task for names in trained.values() for task in names]
+    for task in tasks:
+        if task not in known:
+            raise UnknownNameError("task of this run", task, known)
+    chosen = {part: tuple(task for task in names if task in tasks or not tasks) for part, names in trained.items()}
+    return {part: names for part, names in chosen.items() if names}
+
+
+def _evaluated_tasks(run_dir: RunDir) -> tuple[str, ...]:
+    plan = run_dir.meta.get("plan")
+    names = plan.get("evaluate") if isinstance(plan, dict) else None
+    return tuple(str(name) for name in names) if isinstance(names, list) else ()
+
+
+def export_agent(path: Path, out: Path, *, imports: Iterable[str] = (), trust: bool = False) -> Origin | None:
     """Write the agent of a run as two files that `clearl.load_agent` reads: weights, and a description of them."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise RunDirectoryError(f"{out} is no empty directory; give another --out")
     trained = Trained.open(path, imports=imports, trust=trust)
-    if out.exists() and any(out.iterdir()):
-        raise RunDirectoryError(f"{out} is not empty; give another --out")
-    out.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.contiguous() for name, tensor in as_module(trained.agent.network).state_dict().items()}
     weights = save(tensors)
     about = {
-        "v": 1,
+        "v": VERSION,
         "config": to_yaml(trained.config),
         "spec": spec_to_json(trained.agent.spec),
         "tasks": {task: trained.suite.mask(task).tolist() for task in trained.suite.tasks},
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
     }
-    (out / WEIGHTS_FILE).write_bytes(weights)
-    (out / EXPORT_FILE).write_bytes(seal(json.dumps(about, indent=2)) + b"\n")
+    make_directory(out)
+    write_atomically(out / WEIGHTS_FILE, weights)
+    write_atomically(out / EXPORT_FILE, seal(json.dumps(about, indent=2)) + b"\n")
+    return trained.agent.origin
 
 
-def load_agent(path: str | Path, *, imports: Iterable[str] = (), trust: bool = False) -> Agent:
+def load_agent(path: str | Path, *, task: str | None = None, imports: Iterable[str] = (), trust: bool = False) -> Agent:
     """Load the agent of a run directory, from its newest good checkpoint, or of a directory that `clearl export` wrote.
 
     `imports` names modules of yours that register its torso or method; `trust` imports whatever the directory names.
-    Environments are not needed, and nothing is imported unasked.
+    Environments are not needed, and nothing is imported unasked. `task` picks the agent of a run on separate tasks.
     """
     path = Path(path)
     import_plugins(imports)
-    return _load_exported(path, trust) if (path / EXPORT_FILE).is_file() else load_from_run(path, trust=trust)
+    if (path / EXPORT_FILE).is_file():
+        return _load_exported(path, trust)
+    if task is not None:
+        (path,) = parts_of(path, [task])
+    return load_from_run(path, trust=trust)
 
 
 def _load_exported(path: Path, trust: bool) -> Agent:
-    about = unseal((path / EXPORT_FILE).read_bytes())
-    weights = (path / WEIGHTS_FILE).read_bytes()
+    try:
+        about = unseal(read_plain(path / EXPORT_FILE, cap_nbytes=_CAPS_NBYTES[EXPORT_FILE]))
+    except CorruptFileError as error:
+        raise CorruptFileError(f"{path / EXPORT_FILE}: {error}; export the agent again") from None
+    if about.get("v") != VERSION:
+        raise CorruptFileError(f"{path / EXPORT_FILE} is of version {about.get('v')!r}; this clearl reads {VERSION}")
+    weights = read_plain(path / WEIGHTS_FILE, cap_nbytes=_CAPS_NBYTES[WEIGHTS_FILE])
     if hashlib.sha256(weights).hexdigest() != about.get("weights_sha256"):
         raise CorruptFileError(f"{path / WEIGHTS_FILE} is damaged; export the agent again")
     text = str(about.get("config"))
@@ -99,5 +137,18 @@ def _load_exported(path: Path, trust: bool) -> Agent:
     spec = spec_from_json(about.get("spec"), str(path / EXPORT_FILE))
     network = stored_network(config, spec, source=str(path), trust=trust)
     with fitting(path):
-        as_module(network).load_state_dict(load(weights))
+        tensors = _loaded(path, weights)
+        as_module(network).load_state_dict(tensors)
     return Agent(network, spec, reward_clip=config.reward_clip, seed=config.seed)
+
+
+def _loaded(path: Path, weights: bytes) -> dict[str, torch.Tensor]:
+    """The tensors of an exported agent; `CorruptFileError` where they are none, or not finite."""
+    try:
+        tensors = load(weights)
+    except SafetensorError as error:
+        raise CorruptFileError(f"{path / WEIGHTS_FILE} holds no weights: {error}; export the agent again") from None
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise CorruptFileError(f"{path / WEIGHTS_FILE}: {name} holds NaN or infinity; export the agent again")
+    return tensors

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import shutil
 import sys
@@ -18,7 +17,7 @@ import torch
 
 from clearl import __version__
 from clearl.acting.actor import Actor
-from clearl.acting.agent import Agent
+from clearl.acting.agent import Agent, Origin
 from clearl.acting.evaluator import Evaluator
 from clearl.acting.worker import Worker
 from clearl.config import MAY_CHANGE, RunConfig, diff, from_yaml, parse_yaml, to_yaml
@@ -46,6 +45,7 @@ from clearl.records.run_dir import (
     claimed_directory,
     describe_machine,
     describe_versions,
+    file_name,
     holds_run,
     refuse_foreign,
 )
@@ -219,6 +219,9 @@ def _check_machine(config: RunConfig) -> None:
 def load_agent(path: Path, *, trust: bool = False) -> Agent:
     """Load the agent that the run in `path` trained, from its newest good checkpoint."""
     run_dir = RunDir.open(Path(path))
+    if parts := run_dir.meta.get("parts"):
+        listed = ", ".join(str(run_dir.path / str(part)) for part in parts)
+        raise RunDirectoryError(f"{path} holds one agent for each task; say which with task=, or load one of: {listed}")
     saved = CheckpointStore(run_dir.checkpoints_path).newest()
     if saved is None:
         raise RunDirectoryError(f"{path} holds no checkpoint yet; let the run go on, or stop it with Ctrl-C")
@@ -232,7 +235,8 @@ def load_agent(path: Path, *, trust: bool = False) -> Agent:
         named = saved.tree["learner"]["tensors"].items()
         weights = {name.removeprefix("network/"): tensor for name, tensor in named if name.startswith("network/")}
         as_module(network).load_state_dict(weights)
-    return Agent(network, spec, reward_clip=config.reward_clip, seed=config.seed)
+        origin = Origin(saved.path, int(saved.tree["learner"]["state"]["counters"]["frames"]), saved.notes)
+    return Agent(network, spec, reward_clip=config.reward_clip, seed=config.seed, origin=origin)
 
 
 def run_frames(config: RunConfig) -> int:
@@ -419,8 +423,7 @@ def _separate_meta(config: RunConfig, plans: Sequence[Plan], arm: str | None) ->
 
 
 def _directory_name(plan: Plan) -> str:
-    """The plan's name without what means something in a path: tasks may be called `ALE/Pong-v5`."""
-    return re.sub(r"[^\w@.+-]+", "-", plan.name)
+    return file_name(plan.name)
 
 
 def _common_meta(config: RunConfig, arm: str | None) -> dict[str, Any]:

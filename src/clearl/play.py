@@ -8,38 +8,39 @@ from pathlib import Path
 import numpy as np
 
 from clearl.acting.evaluator import Evaluation, Evaluator
-from clearl.artifacts import Trained
+from clearl.artifacts import Trained, parts_of
 from clearl.errors import MissingExtraError
 from clearl.seeding import derive
 
 FRAMES_PER_SECOND = 15
 
 
-def evaluate_run(
-    path: Path, *, episodes: int, tasks: Sequence[str] = (), imports: Iterable[str] = (), trust: bool = False
-) -> Iterator[Evaluation]:
-    """Play whole, unclipped episodes of each task with the newest good checkpoint of a run."""
-    trained = Trained.open(path, tasks, imports=imports, trust=trust)
+def open_parts(
+    path: Path, tasks: Sequence[str] = (), *, imports: Iterable[str] = (), trust: bool = False
+) -> Iterator[Trained]:
+    """Open the run in `path`, or each of the runs where it holds one a task."""
+    for part, chosen in parts_of(path, tasks).items():
+        yield Trained.open(part, chosen, imports=imports, trust=trust)
+
+
+def evaluate(trained: Trained, *, episodes: int) -> Iterator[Evaluation]:
+    """Play whole, unclipped episodes of each task."""
     config = trained.config
     evaluator = Evaluator(
         suite=trained.suite, network=trained.agent.network, seed=derive(config.seed, "clearl eval"), episodes=episodes,
         max_steps=config.eval_max_steps, reward_clip=config.reward_clip,
     )  # fmt: skip
     try:
-        for task in tasks or trained.suite.tasks:
+        for task in trained.tasks:
             yield from evaluator.evaluate((task,), 0)
     finally:
         evaluator.close()
 
 
-def record_video(
-    path: Path, file: Path, *, task: str | None, episodes: int, max_steps: int, imports: Iterable[str] = (),
-    trust: bool = False,
-) -> float:  # fmt: skip
-    """Play a task and write the pictures as .gif or .mp4; return the mean score of the episodes."""
-    trained = Trained.open(path, [task] if task else [], imports=imports, trust=trust)
+def record_video(trained: Trained, file: Path, *, episodes: int, max_steps: int) -> float:
+    """Play the first of the tasks and write the pictures as .gif or .mp4; return the mean score of the episodes."""
     scores: list[float] = []
-    pictures = list(_play(trained, task or trained.suite.tasks[0], episodes, max_steps, scores))
+    pictures = list(_play(trained, trained.tasks[0], episodes, max_steps, scores))
     file.parent.mkdir(parents=True, exist_ok=True)
     if file.suffix == ".mp4":
         _write_mp4(file, pictures)

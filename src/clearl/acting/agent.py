@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+
 import numpy as np
 import torch
 
@@ -12,11 +15,27 @@ from clearl.seeding import generator
 from clearl.spaces import TaskSpec
 
 
+@dataclass(frozen=True)
+class Origin:
+    """The checkpoint that an agent comes from."""
+
+    path: Path
+    frames: int
+    """Environment frames of training before it."""
+    notes: tuple[str, ...] = ()
+    """Newer checkpoints that are damaged and were passed over."""
+
+    def __str__(self) -> str:
+        return f"{self.path}, after {self.frames:,} frames"
+
+
 class Agent:
     """Acts in one environment. Call `reset` when an episode begins."""
 
-    def __init__(self, network: PolicyNetwork, spec: TaskSpec, *, reward_clip: str, seed: int = 0) -> None:
-        self.network, self.spec = network, spec
+    def __init__(
+        self, network: PolicyNetwork, spec: TaskSpec, *, reward_clip: str, seed: int = 0, origin: Origin | None = None
+    ) -> None:
+        self.network, self.spec, self.origin = network, spec, origin
         self._reward_clip = reward_clip
         self._rng = generator(seed, "agent")
         self.reset()

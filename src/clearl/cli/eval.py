@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from clearl.cli.arguments import POSITIONAL, Imports, Trust, parse
+from clearl.cli.output import tell_origin
 from clearl.config import Between
 
 ABOUT = "Play whole episodes of every task with the newest good checkpoint of a run, and print the unclipped scores."
@@ -29,15 +30,17 @@ def main(argv: list[str]) -> int:
     """Run the verb; the exit code."""
     args = parse(EvalArgs, argv, verb="eval", about=ABOUT)
 
-    from clearl.play import evaluate_run
+    from clearl.play import evaluate, open_parts
 
     evaluations = []
-    for evaluation in evaluate_run(
-        Path(args.run), episodes=args.episodes, tasks=args.tasks, imports=args.imports, trust=args.trust
-    ):
-        column = f" ({evaluation.column})" if evaluation.column else ""
-        print(f"{evaluation.task}: {evaluation.mean:.2f} +- {evaluation.std:.2f} over {args.episodes} episodes{column}")
-        evaluations.append(asdict(evaluation))
+    for trained in open_parts(Path(args.run), args.tasks, imports=args.imports, trust=args.trust):
+        tell_origin(trained.agent.origin)
+        frames = trained.agent.origin.frames if trained.agent.origin else None
+        for evaluation in evaluate(trained, episodes=args.episodes):
+            column = f" ({evaluation.column})" if evaluation.column else ""
+            score = f"{evaluation.mean:.2f} +- {evaluation.std:.2f}"
+            print(f"{evaluation.task}: {score} over {args.episodes} episodes{column}", flush=True)
+            evaluations.append({**asdict(evaluation), "frames": frames})
     if args.json:
         Path(args.json).write_text(json.dumps({"v": 1, "run": args.run, "evaluations": evaluations}, indent=2) + "\n")
     return 0

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from clearl.cli.arguments import POSITIONAL, Imports, Trust, parse
+from clearl.cli.output import tell_origin
 
 ABOUT = """Write the agent of the newest good checkpoint: agent.safetensors, and agent.json, which says what they fit.
 clearl.load_agent(OUT) loads it again."""
@@ -28,6 +29,6 @@ def main(argv: list[str]) -> int:
 
     from clearl.artifacts import export_agent
 
-    export_agent(Path(args.run), Path(args.out), imports=args.imports, trust=args.trust)
+    tell_origin(export_agent(Path(args.run), Path(args.out), imports=args.imports, trust=args.trust))
     print(f'{args.out}: agent = clearl.load_agent("{args.out}"); agent.act(observation)')
     return 0

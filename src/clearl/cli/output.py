@@ -7,6 +7,10 @@ import contextlib
 import io
 import os
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from clearl.acting.agent import Origin
 
 _IN_ASCII = {
     **{bar: str(height) for height, bar in enumerate("▁▂▃▄▅▆▇█", 1)},
@@ -37,6 +41,14 @@ def tell(line: str) -> None:
         print(line, flush=True)
     except OSError:
         silence()
+
+
+def tell_origin(origin: Origin | None) -> None:
+    """Say on stderr which checkpoint is used, of how many frames, and which newer ones are damaged."""
+    if origin is not None:
+        for note in origin.notes:
+            print(f"clearl: {note}", file=sys.stderr)
+        print(f"clearl: {origin}", file=sys.stderr, flush=True)
 
 
 def silence() -> None:

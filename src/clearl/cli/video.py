@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 from clearl.cli.arguments import POSITIONAL, Imports, Trust, parse
+from clearl.cli.output import tell_origin
 from clearl.config import Between
 from clearl.errors import ConfigError
+from clearl.records.run_dir import file_name
 
 ABOUT = "Let the newest good checkpoint of a run play, and write what it sees as .gif or .mp4."
 
@@ -29,15 +31,15 @@ class VideoArgs:
 def main(argv: list[str]) -> int:
     """Run the verb; the exit code."""
     args = parse(VideoArgs, argv, verb="video", about=ABOUT)
-    file = Path(args.out) if args.out else Path(args.run) / "videos" / f"{args.task or 'first'}.gif"
-    if file.suffix not in (".gif", ".mp4"):
+    suffix = Path(args.out).suffix if args.out else ".gif"
+    if suffix not in (".gif", ".mp4"):
         raise ConfigError(f"out must end in .gif or .mp4, got {args.out!r}")
 
-    from clearl.play import record_video
+    from clearl.play import open_parts, record_video
 
-    score = record_video(
-        Path(args.run), file, task=args.task, episodes=args.episodes, max_steps=args.max_steps, imports=args.imports,
-        trust=args.trust,
-    )  # fmt: skip
+    trained = next(open_parts(Path(args.run), [args.task] if args.task else [], imports=args.imports, trust=args.trust))
+    tell_origin(trained.agent.origin)
+    file = Path(args.out) if args.out else Path(args.run) / "videos" / f"{file_name(trained.tasks[0])}.gif"
+    score = record_video(trained, file, episodes=args.episodes, max_steps=args.max_steps)
     print(f"{file}: mean score {score:.2f}")
     return 0

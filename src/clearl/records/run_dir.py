@@ -195,6 +195,11 @@ def holds_run(path: Path) -> bool:
     return (Path(path) / META_FILE).is_file()
 
 
+def file_name(name: str) -> str:
+    """A name without what means something in a path: tasks may be called `ALE/Pong-v5`."""
+    return re.sub(r"[^\w@.+-]+", "-", name)
+
+
 def refuse_foreign(path: Path) -> None:
     """Raise `RunDirectoryError` unless `path` is absent, empty, a run, or what a crash left of one just begun."""
     path = Path(path)

@@ -70,6 +70,6 @@ def read_plain(path: Path, *, cap_nbytes: int) -> bytes:
         if about.st_size > cap_nbytes:
             raise CorruptFileError(f"{path} has {about.st_size:,} bytes; no more than {cap_nbytes:,} can be right")
         try:
-            return file.read(cap_nbytes + 1)
+            return file.read(about.st_size)
         except OSError as error:
             raise CorruptFileError(f"{path} cannot be read: {error.strerror}") from None

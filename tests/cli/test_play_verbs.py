@@ -1,0 +1,149 @@
+"""`eval`, `video`, `export` and `load_agent`: which checkpoint they use, separate runs, files that cannot be."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save
+from whole_runs import small_config
+
+import clearl
+from clearl.cli.main import main
+from clearl.errors import CorruptFileError, RunDirectoryError, UnknownNameError
+from clearl.experiment import run
+from clearl.records.schema import seal
+from clearl.storage.checkpoints import Saved
+
+VERBS = {"eval": ["--episodes", "1"], "video": ["--max-steps", "3"], "export": ["--out", "agent"]}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("play") / "run"
+    run(small_config(cycles=1, frames_per_visit=300), out, console=False)
+    return out
+
+
+@pytest.fixture(scope="module")
+def separate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("play") / "separate"
+    run(small_config(cycles=1, frames_per_visit=100, protocol="separate"), out, console=False)
+    return out
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_damaged_newest_checkpoint_is_told_and_of_which_frames_the_other_is(verb, trained, here, capsys) -> None:
+    out = Path(shutil.copytree(trained, here / "run"))
+    older, newest = sorted((out / "checkpoints").iterdir())
+    (newest / "manifest.json").write_text("{}")
+    assert main([verb, str(out), *VERBS[verb]]) == 0
+    said = capsys.readouterr().err
+    assert f"{newest.name} cannot be used" in said
+    frames = Saved(older).json["learner"]["state"]["counters"]["frames"]
+    assert f"{older}, after {frames:,} frames" in said and frames < 600
+
+
+def test_a_whole_run_says_its_frames_and_nothing_else(trained: Path, here: Path, capsys) -> None:
+    assert main(["eval", str(trained), "--episodes", "1", "--json", "scores.json"]) == 0
+    assert capsys.readouterr().err.count("\n") == 1
+    assert [e["frames"] for e in json.loads((here / "scores.json").read_text())["evaluations"]] == [600, 600]
+
+
+def test_a_separate_run_is_evaluated_and_filmed_task_by_task(separate: Path, here: Path, capsys) -> None:
+    assert main(["eval", str(separate), "--episodes", "1"]) == 0
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == ["breakout", "freeway"]
+    assert main(["eval", str(separate), "--episodes", "1", "--tasks", "freeway"]) == 0
+    assert capsys.readouterr().out.startswith("freeway")
+    assert main(["eval", str(separate), "--tasks", "asterix"]) == 2
+    assert main(["video", str(separate), "--max-steps", "3", "--task", "freeway"]) == 0
+    assert (separate / "videos" / "freeway.gif").is_file()
+
+
+def test_an_agent_of_a_separate_run_is_picked_by_its_task(separate: Path) -> None:
+    assert clearl.load_agent(separate, task="freeway").act(np.zeros((10, 10, 7), bool)) >= 0
+    with pytest.raises(UnknownNameError, match="asterix"):
+        clearl.load_agent(separate, task="asterix")
+    with pytest.raises(RunDirectoryError, match="task="):
+        clearl.load_agent(separate)
+
+
+def test_a_video_without_a_task_is_named_after_the_first(trained: Path) -> None:
+    assert main(["video", str(trained), "--max-steps", "3"]) == 0
+    assert (trained / "videos" / "breakout.gif").is_file()
+
+
+def _reseal(agent: Path, **changes: object) -> None:
+    about = {**json.loads((agent / "agent.json").read_text()), **changes}
+    about.pop("crc")
+    (agent / "agent.json").write_bytes(seal(json.dumps(about)))
+
+
+def _weights(agent: Path, data: bytes) -> None:
+    (agent / "agent.safetensors").write_bytes(data)
+    _reseal(agent, weights_sha256=hashlib.sha256(data).hexdigest())
+
+
+def _with_nan(agent: Path) -> None:
+    tensors = load_file(agent / "agent.safetensors")
+    first = next(iter(tensors))
+    _weights(agent, save({**tensors, first: torch.full_like(tensors[first], torch.nan)}))
+
+
+HARMS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "another version": (lambda agent: _reseal(agent, v=2), "version 2"),
+    "garbage": (lambda agent: _weights(agent, b"garbage"), "holds no weights"),
+    "no weights": (lambda agent: (agent / "agent.safetensors").unlink(), "cannot be read"),
+    "NaN": (_with_nan, "NaN"),
+    "a pipe": (lambda agent: [(agent / "agent.safetensors").unlink(), os.mkfifo(agent / "agent.safetensors")], "plain"),
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_strange_agent_is_refused_in_one_line(trained: Path, here: Path, harm: str) -> None:
+    assert main(["export", str(trained), "--out", "agent"]) == 0
+    assert clearl.load_agent("agent").act(np.zeros((10, 10, 7), bool)) >= 0
+    do, said = HARMS[harm]
+    do(here / "agent")
+    with pytest.raises(CorruptFileError, match=said) as caught:
+        clearl.load_agent("agent")
+    assert "\n" not in str(caught.value)
+
+
+UNWRITABLE = {
+    "file in the way": lambda here: ((here / "file").write_text("") and "file/x") or "file/x",
+    "no such device": lambda here: "/proc/x",
+    "name too long": lambda here: "x" * 300,
+    "dangling link": lambda here: os.symlink("nowhere/at/all", here / "link") or "link/x",
+}
+
+
+@pytest.mark.parametrize("place", UNWRITABLE)
+@pytest.mark.parametrize("verb", ["run", "export", "video", "eval", "report"])
+def test_a_place_that_cannot_be_written_to_is_one_line(
+    verb: str, place: str, trained: Path, here: Path, capsys
+) -> None:
+    out = UNWRITABLE[place](here)
+    command = {
+        "run": ["run", "--config", str(trained / "config.yaml"), "--quiet", "--out", out],
+        "export": ["export", str(trained), "--out", out],
+        "video": ["video", str(trained), "--max-steps", "2", "--out", f"{out}/a.gif"],
+        "eval": ["eval", str(trained), "--episodes", "1", "--json", f"{out}/a.json"],
+        "report": ["report", str(trained), "--out", out],
+    }[verb]
+    assert main(command) in (1, 2)
+    lines = [line for line in capsys.readouterr().err.splitlines() if ", after" not in line]
+    assert len(lines) == 1 and lines[0].startswith("clearl: ") and "; " in lines[0]
