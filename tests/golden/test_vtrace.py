@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from clearl.methods.clear import vtrace
+from clearl.methods.corrections import Trace, Vtrace
+from clearl.nets.heads.categorical import MaskedCategorical
+
+
+def vtrace(
+    *, behaviour_log_probs, target_log_probs, discounts, rewards, values, bootstrap_value, rho_bar=1.0, c_bar=1.0
+):
+    """V-trace of log-probabilities; the policies themselves do not matter to it."""
+    anything = MaskedCategorical(torch.zeros(1))
+    ratios = torch.exp(target_log_probs - behaviour_log_probs)
+    return Vtrace(rho_bar, c_bar)(Trace(ratios, discounts, rewards, values, bootstrap_value, anything, anything))
 
 
 def double_sum(log_mu, log_pi, gamma, r, v, v_last, rho_bar, c_bar):
@@ -119,9 +129,9 @@ def test_shapes_are_checked() -> None:
     ok = torch.zeros(3, 2)
     with pytest.raises(AssertionError, match=r"expected \(3, 2\)"):
         vtrace(
-            behaviour_log_probs=ok.T,
+            behaviour_log_probs=ok,
             target_log_probs=ok,
-            discounts=ok,
+            discounts=ok.T,
             rewards=ok,
             values=ok,
             bootstrap_value=ok[0],

@@ -9,7 +9,7 @@ from typing import Annotated
 from clearl.cli.arguments import POSITIONAL, parse
 from clearl.errors import UnknownNameError
 
-ABOUT = "Show the names that flags take: methods, suites, tasks, protocols, presets, runtimes, torsos, experiments."
+ABOUT = "Show the names that flags take: methods, corrections, suites, tasks, protocols, presets, runtimes, torsos, ..."
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,12 @@ def _methods() -> Iterable[str]:
     from clearl.methods import method_spellings
 
     return method_spellings()
+
+
+def _corrections() -> Iterable[str]:
+    from clearl.methods import CORRECTIONS
+
+    return CORRECTIONS
 
 
 def _suites() -> Iterable[str]:
@@ -82,6 +88,7 @@ def _experiments() -> Iterable[str]:
 
 LISTS: dict[str, Callable[[], Iterable[str]]] = {
     "methods": _methods,
+    "corrections": _corrections,
     "suites": _suites,
     "tasks": _tasks,
     "protocols": _protocols,

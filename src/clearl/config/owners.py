@@ -17,7 +17,7 @@ from clearl.registry import Registry, load_entry
 if TYPE_CHECKING:
     from clearl.config.run import RunConfig
 
-_METHODS, _SUITES = "clearl.methods:METHODS", "clearl.suites:SUITES"
+_REGISTRIES = ("clearl.methods:METHODS", "clearl.methods:CORRECTIONS", "clearl.suites:SUITES")
 
 
 def owned_settings() -> dict[str, Setting]:
@@ -37,10 +37,10 @@ def recorded_settings(config: RunConfig) -> list[str]:
 
     Whoever reads the file need not have plug-ins installed that the run did not use.
     """
-    used = {*config.method.split("+"), config.suite.partition(":")[0]}
+    used = {*config.method.split("+"), config.suite.partition(":")[0], config.correction}
     kinds = [
         registry.settings(name)
-        for registry in map(_registry, (_METHODS, _SUITES))
+        for registry in _registries()
         for name in registry
         if name in used or registry.ships(name)
     ]
@@ -55,9 +55,9 @@ def check_owned(config: RunConfig) -> Iterator[str]:
 
 
 def _kinds() -> list[type]:
-    declared = [registry.settings(name) for registry in map(_registry, (_METHODS, _SUITES)) for name in registry]
+    declared = [registry.settings(name) for registry in _registries() for name in registry]
     return list(dict.fromkeys(kind for kind in declared if kind is not None))
 
 
-def _registry(entry: str) -> Registry[Any]:
-    return load_entry(entry)
+def _registries() -> list[Registry[Any]]:
+    return [load_entry(entry) for entry in _REGISTRIES]

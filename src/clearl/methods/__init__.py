@@ -1,4 +1,4 @@
-"""Algorithms behind one seam, by name; `make_method` builds one, or several around each other, from a config."""
+"""Algorithms and off-policy corrections by name; `make_method` builds methods around each other from a config."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from clearl.errors import ConfigError
 from clearl.registry import Registry
 
 if TYPE_CHECKING:
+    from clearl.methods.corrections import ConfiguredCorrection
     from clearl.methods.method import Method, Wrapper
 
 METHODS: Registry[type[Method]] = Registry(
@@ -28,6 +29,20 @@ METHODS: Registry[type[Method]] = Registry(
         "progress-compress": "clearl.methods.settings:ProgressCompressSettings",
     },
     group="clearl.methods",
+)
+CORRECTIONS: Registry[type[ConfiguredCorrection]] = Registry(
+    "correction",
+    {
+        "vtrace": "clearl.methods.corrections:Vtrace",
+        "leaky-vtrace": "clearl.methods.corrections:LeakyVtrace",
+        "trust-region": "clearl.methods.corrections:TrustRegion",
+    },
+    settings={
+        "vtrace": "clearl.methods.settings:VtraceSettings",
+        "leaky-vtrace": "clearl.methods.settings:LeakyVtraceSettings",
+        "trust-region": "clearl.methods.settings:TrustRegionSettings",
+    },
+    group="clearl.corrections",
 )
 DEFAULT_BASE = "baseline"
 """What a wrapper is around where its spelling names no base."""

@@ -1,4 +1,6 @@
-"""CLEAR (Rolnick et al. 2019), in the order of the paper's Section 3: six equations, then the class that weighs them.
+"""CLEAR (Rolnick et al. 2019), in the order of the paper's Section 3: its five losses, then the class that weighs them.
+
+The targets v_s and the weights rho_s of the first two are V-trace's, or another correction's (`corrections.py`).
 
 All functions are time-major [T, B] and return one number per step; `Clear.losses` sums them over time and batch, as
 IMPALA does, and the paper's weights of 0.01 and 0.005 are for such sums. Where the gradient-norm clip binds in every
@@ -8,59 +10,22 @@ update (as 40 does on MinAtar) only their ratios count: the sum is scaled to the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
 
-from clearl.config import RunConfig
+from clearl.config import RunConfig, settings_of
 from clearl.errors import ConfigError
+from clearl.methods import CORRECTIONS
+from clearl.methods.corrections import Correction, Trace, Vtrace
 from clearl.methods.method import Method
-from clearl.methods.settings import ClearSettings
+from clearl.methods.settings import ClearSettings, LossWeights
 from clearl.nets.heads import Distribution
 from clearl.nets.network import PolicyNetwork, StepInput
 from clearl.types import Batch
 
 Tensor = torch.Tensor
-
-
-@torch.no_grad()
-def vtrace(
-    *,
-    behaviour_log_probs: Tensor,
-    target_log_probs: Tensor,
-    discounts: Tensor,
-    rewards: Tensor,
-    values: Tensor,
-    bootstrap_value: Tensor,
-    rho_bar: float = 1.0,
-    c_bar: float = 1.0,
-) -> tuple[Tensor, Tensor]:
-    """V-trace targets v_s and policy-gradient advantages rho_s (r_s + gamma v_{s+1} - V(h_s)).
-
-    Args: log mu(a_s|h_s), log pi(a_s|h_s), gamma_s (0 where the episode terminated), r_s and V(h_s), each [T, B]; and
-    V(h_T), [B]. No gradient flows through the results. The sum of the paper is computed backwards in time:
-    v_s - V(h_s) = delta_s V + gamma_s c_s (v_{s+1} - V(h_{s+1})).
-    """
-    steps, batch = rewards.shape
-    for tensor in (behaviour_log_probs, target_log_probs, discounts, values):
-        assert tensor.shape == (steps, batch), f"expected {(steps, batch)}, got {tuple(tensor.shape)}"
-    assert bootstrap_value.shape == (batch,), f"expected {(batch,)}, got {tuple(bootstrap_value.shape)}"
-
-    ratios = torch.exp(target_log_probs - behaviour_log_probs)
-    rhos, cs = ratios.clamp(max=rho_bar), ratios.clamp(max=c_bar)
-    values_next = torch.cat([values[1:], bootstrap_value[None]])
-    deltas = rhos * (rewards + discounts * values_next - values)
-
-    excess, excesses = torch.zeros_like(bootstrap_value), [bootstrap_value] * steps
-    for s, (delta, decay) in reversed(list(enumerate(zip(deltas, discounts * cs, strict=True)))):
-        excess = delta + decay * excess
-        excesses[s] = excess
-    targets = values + torch.stack(excesses)
-
-    targets_next = torch.cat([targets[1:], bootstrap_value[None]])
-    advantages = rhos * (rewards + discounts * targets_next - values)
-    return targets, advantages
 
 
 def policy_gradient_loss(log_probs: Tensor, advantages: Tensor) -> Tensor:
@@ -89,7 +54,7 @@ def value_cloning_loss(values: Tensor, replay_values: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Clear(ClearSettings, Method):
+class Clear(LossWeights, Method):
     """The weights of CLEAR's terms; without replay it is the paper's baseline (IMPALA).
 
     The first three terms apply to new and replay experience alike, the two cloning terms to replay only.
@@ -97,6 +62,7 @@ class Clear(ClearSettings, Method):
 
     label: ClassVar[str] = "CLEAR"
     settings: ClassVar[type | None] = ClearSettings
+    correction: Correction = field(default_factory=Vtrace)
     replay_fraction: float = RunConfig.replay_fraction
 
     def __post_init__(self) -> None:
@@ -105,7 +71,9 @@ class Clear(ClearSettings, Method):
 
     @classmethod
     def from_config(cls, config: RunConfig) -> Clear:
-        return cls(**{field.name: getattr(config, field.name) for field in fields(cls)})
+        weights = {name: getattr(config, name) for name in settings_of(LossWeights)}
+        correction = CORRECTIONS.get(config.correction).from_config(config)
+        return cls(**weights, correction=correction, replay_fraction=config.replay_fraction)
 
     def weights(self) -> Mapping[str, float]:
         return {
@@ -128,15 +96,16 @@ class Clear(ClearSettings, Method):
         # A step whose action an autoreset ignored ends the trace with its own value: the episode before it was cut by
         # a time limit, and its last observation is worth what the network says it is worth.
         ignored = ~batch.valid
-        targets, advantages = vtrace(
-            behaviour_log_probs=behaviour.log_prob(batch.action),
-            target_log_probs=log_probs,
-            discounts=batch.discount.masked_fill(ignored, 0.0),
-            rewards=torch.where(ignored, values.detach(), batch.reward),
-            values=values,
-            bootstrap_value=bootstrap_value,
-            rho_bar=self.rho_bar,
-            c_bar=self.c_bar,
+        targets, advantages = self.correction(
+            Trace(
+                ratios=torch.exp(log_probs - behaviour.log_prob(batch.action)).detach(),
+                discounts=batch.discount.masked_fill(ignored, 0.0),
+                rewards=torch.where(ignored, values.detach(), batch.reward),
+                values=values.detach(),
+                bootstrap_value=bootstrap_value.detach(),
+                policy=policy,
+                behaviour=behaviour,
+            )
         )
         every = batch.valid.float()
         replay = every * batch.is_replay.float()

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from clearl.config.engine import Between, Count, Lambda, Share, Weight
+from clearl.config.engine import Between, Count, Lambda, Positive, Share, Weight
 
 if TYPE_CHECKING:
     from clearl.config import RunConfig
 
 
 @dataclass(frozen=True)
-class ClearSettings:
+class LossWeights:
     """CLEAR and the baseline"""
 
     policy_gradient_weight: Annotated[Weight, "weight of the policy gradient"] = 1.0
@@ -25,6 +25,19 @@ class ClearSettings:
     entropy_weight: Annotated[Weight, "weight of the entropy bonus; the paper's DMLab runs: 0.005"] = 0.01
     policy_cloning_weight: Annotated[Weight, "weight of KL[mu||pi] on replay"] = 0.01
     value_cloning_weight: Annotated[Weight, "weight of (V - V_replay)^2 on replay"] = 0.005
+
+
+@dataclass(frozen=True)
+class ClearSettings(LossWeights):
+    """Correction"""
+
+    correction: Annotated[str, "for experience of older policies; `clearl list corrections` shows them"] = "vtrace"
+
+
+@dataclass(frozen=True)
+class VtraceSettings:
+    """V-trace and other corrections"""
+
     rho_bar: Annotated[float, Between(1e-6, 1000), "V-trace: where the weight of the temporal difference is cut"] = 1.0
     c_bar: Annotated[float, Between(1e-6, 1000), "V-trace: where the trace is cut"] = 1.0
 
@@ -32,6 +45,20 @@ class ClearSettings:
     def conflicts(config: RunConfig) -> Iterator[str]:
         if config.c_bar > config.rho_bar:
             yield f"c_bar must be between 0 and rho_bar ({config.rho_bar:g}), got {config.c_bar:g}"
+
+
+@dataclass(frozen=True)
+class LeakyVtraceSettings(VtraceSettings):
+    """Correction leaky-vtrace"""
+
+    vtrace_leak: Annotated[Share, "share of the unclipped ratio in V-trace's weights"] = 0.1
+
+
+@dataclass(frozen=True)
+class TrustRegionSettings(VtraceSettings):
+    """Correction trust-region"""
+
+    trust_region: Annotated[Positive, "b: states with KL[pi||implied policy] from here on are not learnt from"] = 0.3
 
 
 @dataclass(frozen=True)

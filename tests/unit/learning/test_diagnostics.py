@@ -12,7 +12,8 @@ from clearl.config import RunConfig
 from clearl.learning.batching import make_batch
 from clearl.learning.learner import Learner
 from clearl.methods import make_method
-from clearl.methods.clear import Clear, vtrace
+from clearl.methods.clear import Clear
+from clearl.methods.corrections import Trace, Vtrace
 from clearl.methods.method import Method
 from clearl.nets.heads.categorical import MaskedCategorical
 from clearl.nets.network import PolicyNetwork, StepInput, as_module, build_network
@@ -37,7 +38,7 @@ def a_batch(core_size: int = 0, replay: tuple[bool, ...] = (False, True, True, F
 
 def a_learner(method: Method | None = None, *, lstm: bool = False, **settings: Any) -> Learner:
     config = RunConfig(torso="mlp", **{"diagnose_every_updates": 1, **settings})
-    method = method or Clear(rho_bar=config.rho_bar)
+    method = method or Clear(correction=Vtrace(config.rho_bar))
     network = method.build_network(lambda: build_network(SPEC, torso="mlp", lstm=lstm, lstm_size=8, seed=1))
     return Learner(network=network, method=method, config=config, batch_frames=30, total_frames=None)
 
@@ -55,7 +56,7 @@ def gradient(network: PolicyNetwork, loss: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("lstm", [False, True])
 def test_halves_and_terms_are_those_of_the_loss_of_each_alone(lstm: bool) -> None:
-    learner = a_learner(Clear(rho_bar=1.3), lstm=lstm, rho_bar=1.3)
+    learner = a_learner(Clear(correction=Vtrace(1.3)), lstm=lstm, rho_bar=1.3)
     batch, method, weights = a_batch(learner.network.core_size), learner.method, learner.method.weights()
     alone = {}
     for name, half in (("new", ~batch.is_replay), ("replay", batch.is_replay)):
@@ -86,11 +87,10 @@ def test_means_over_the_steps_of_each_half() -> None:
     assert isinstance(policy, MaskedCategorical) and isinstance(behaviour, MaskedCategorical)
     ratio = (policy.log_prob(batch.action) - behaviour.log_prob(batch.action)).exp()
     ignored = ~batch.valid
-    targets, _ = vtrace(
-        behaviour_log_probs=behaviour.log_prob(batch.action), target_log_probs=policy.log_prob(batch.action),
-        discounts=batch.discount.masked_fill(ignored, 0.0), values=output.value[:-1],
-        rewards=torch.where(ignored, output.value[:-1], batch.reward), bootstrap_value=output.value[-1], rho_bar=1.2,
-    )  # fmt: skip
+    rewards = torch.where(ignored, output.value[:-1], batch.reward)
+    discounts = batch.discount.masked_fill(ignored, 0.0)
+    trace = Trace(ratio, discounts, rewards, output.value[:-1], output.value[-1], policy, behaviour)
+    targets, _ = Vtrace(rho_bar=1.2)(trace)
     found = learner.update(batch, None).diagnostics
     assert found is not None
     for name, half in (("new", ~batch.is_replay), ("replay", batch.is_replay)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -55,6 +57,11 @@ class MaskedCategorical:
     def mode(self) -> Tensor:
         """The likeliest actions [...]."""
         return self.log_probs.argmax(-1)
+
+    def implied_kl(self, behaviour: MaskedCategorical, rho_bar: float) -> Tensor:
+        """KL[self || pi~] with pi~ = min(rho_bar mu, self), normalised: the policy that V-trace evaluates."""
+        implied = torch.minimum(behaviour.log_probs + math.log(rho_bar), self.log_probs).log_softmax(-1)
+        return (self.probs * (self.log_probs - implied)).sum(-1)
 
     def softened(self, temperature: float) -> MaskedCategorical:
         """pi^(1 / temperature), normalised; masked actions stay impossible."""
