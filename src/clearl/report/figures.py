@@ -191,7 +191,7 @@ def frames_axis(axis: Any, *, named: bool) -> None:
     axis.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: frames(value)))
     axis.margins(x=0)
-    axis.set_xlim(left=0)
+    axis.set_xlim(0, float(f"{axis.get_xlim()[1]:.9g}"))  # rounding in the transform would move the ticks
     if named:
         axis.set_xlabel("frames, all tasks together")
     else:

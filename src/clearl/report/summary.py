@@ -18,6 +18,8 @@ from clearl.report.scales import Scale, task_scales
 from clearl.report.stats import Interval, Stat, iqm
 
 VERSION = 1
+_MOST_SEGMENTS = 1000
+"""A longer plan has no matrix in the JSON: with a hundred thousand switches it would be most of the file."""
 ALONE = ("separate", "simultaneous")
 """Protocols in which no task is ever away."""
 
@@ -65,7 +67,7 @@ class ArmSummary:
         extra: dict[str, Any] = {
             "iqm_cumulative": self.iqm.to_json() if self.iqm else None,
             "normalised_cumulative": self.normalised,
-            "matrix": {"segments": spans, "tasks": self.matrix()},
+            "matrix": {"segments": spans, "tasks": self.matrix()} if len(spans) <= _MOST_SEGMENTS else None,
         }
         if self.probe is not None:
             extra |= {"probe_position": self.arm.probe_position, "probe_mean": self.probe.to_json()}

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from clearl.errors import ReportError
-from clearl.records import MetricsWriter
+from clearl.records import MetricsWriter, eval_row
 from clearl.report import headline, make_report, summarise_runs, summary_table
 
 FIGURES = (
@@ -234,6 +234,30 @@ def test_neither_torch_nor_matplotlib_is_imported_before_it_is_needed():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": "src"}
     )
     assert result.stdout.strip() == "[]"
+
+
+def test_sixty_tasks_make_a_small_report(make_run, tmp_path):
+    tasks = [f"MiniGrid-DoorKey-{size}x{size}-v0" for size in range(60)]
+    for arm in ("sequential", "clear"):
+        make_run(arm, 0, tasks=tasks, cycles=1, evals_per_visit=1, returns=lambda task, share: share)
+    make_report([make_run.root], tmp_path / "report")
+    figures = {path.stem for path in (tmp_path / "report" / "figures").iterdir()}
+    assert figures == {"cumulative-bars", "retention"}
+    assert sum(path.stat().st_size for path in (tmp_path / "report").rglob("*") if path.is_file()) < 4_000_000
+
+
+def test_ten_thousand_switches_take_seconds(make_run, tmp_path):
+    segments = [([task], 10) for _ in range(5000) for task in ("a", "b")]
+    path = make_run("clear", 0, segments=segments, evals_per_visit=1, until=0.0, returns=lambda task, share: 1.0)
+    with MetricsWriter(path) as writer:
+        for frames in range(100, 100_001, 500):
+            common = {"frames": frames, "episodes": 1, "updates": 0, "wall_s": 0.0}
+            for task in ("a", "b"):
+                writer.write(eval_row(task=task, mean_return=float(frames % 7), **common))
+    before = time.process_time()
+    summary = make_report([make_run.root], tmp_path / "report")
+    assert time.process_time() - before < 10
+    assert summary.to_json()["arms"]["clear"]["matrix"] is None
 
 
 def test_sixty_runs_of_thousands_of_rows_take_seconds(make_run, learner, tmp_path):

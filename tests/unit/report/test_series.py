@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -51,6 +53,31 @@ def test_cumulative_series_is_the_running_mean(make_run):
     series = cumulative_series(_arm(make_run), "a")
     assert series is not None
     assert series.mean == pytest.approx(series.frames / 8000)
+
+
+def _drop_evaluations(path, low: int, high: int) -> None:
+    """Leave out the evaluations between two frames, as an evaluator that lagged would have."""
+    lines = (path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    rows = [(line, json.loads(line)) for line in lines]
+    kept = [line for line, row in rows if row["kind"] != "eval" or not low < row["frames"] < high]
+    (path / "metrics.jsonl").write_bytes(b"".join(kept))
+
+
+def test_no_line_is_drawn_through_a_gap_and_dots_mark_what_was_measured(make_run):
+    _drop_evaluations(make_run("clear", 0, returns=lambda task, share: share), 1000, 2000)
+    series = return_series(_arm(make_run), "a")
+    assert series is not None
+    inside = (series.frames > 1000) & (series.frames < 2000)
+    assert inside.any() and np.isnan(series.mean[inside]).all() and np.isfinite(series.mean[~inside]).all()
+    assert not ((series.measured > 1000) & (series.measured < 2000)).any()
+    assert series.at_measured() == pytest.approx(series.measured / 4000)
+
+
+def test_a_gap_of_one_seed_is_bridged_by_the_others(make_run):
+    _drop_evaluations(make_run("clear", 0, returns=lambda task, share: 1.0), 1000, 2000)
+    make_run("clear", 1, returns=lambda task, share: 3.0)
+    series = return_series(_arm(make_run), "a")
+    assert series is not None and series.mean == pytest.approx(2.0) and series.seeds == 2
 
 
 def test_a_task_that_was_never_evaluated_has_no_series(make_run):
