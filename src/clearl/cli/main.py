@@ -19,6 +19,7 @@ VERBS = {
     "sweep": "arms, settings and seeds out of a file, several runs at a time, one report",
     "watch": "a live page of runs in the browser",
     "report": "page, figures and tables out of run directories",
+    "leaderboard": "methods x suites out of run directories",
     "eval": "how well the trained agent does, task by task",
     "video": "watch the trained agent play",
     "export": "the trained agent as files that need no run directory",

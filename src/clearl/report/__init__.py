@@ -11,6 +11,7 @@ from typing import Any
 from clearl.errors import ReportError
 from clearl.report.arms import group_arms
 from clearl.report.headline import headline
+from clearl.report.leaderboard import Entry, entries
 from clearl.report.lengths import to_common_length
 from clearl.report.load import load_runs
 from clearl.report.page_css import MARK
@@ -18,7 +19,7 @@ from clearl.report.summary import Summary, summarise
 from clearl.report.tables import all_tables, write_tables
 from clearl.report.terminal import summary_table
 
-__all__ = ["Summary", "headline", "make_report", "summarise_runs", "summary_table"]
+__all__ = ["Entry", "Summary", "headline", "make_leaderboard", "make_report", "summarise_runs", "summary_table"]
 
 PAGE = "index.html"
 _DIRS_SHOWN = 4
@@ -52,6 +53,19 @@ def make_report(dirs: Sequence[Path], out: Path, *, title: str | None = None, pa
     figures = draw_all(summary, out / "figures")
     write_page(summary, tables, figures, out / PAGE, command=_command(dirs, out))
     return summary
+
+
+def make_leaderboard(dirs: Sequence[Path], out: Path, *, command: str) -> list[Entry]:
+    """Rank the methods of all runs at or below `dirs` on each suite; writes index.html, leaderboard.md and .json."""
+    from clearl.report.leaderboard_page import write_leaderboard
+
+    out = Path(out)
+    if out.exists() and not out.is_dir():
+        raise ReportError(f"{out} is a file; --out needs a directory")
+    _refuse_foreign_page(out / PAGE)
+    found, _ = entries(dirs)
+    write_leaderboard(found, out, command=command)
+    return found
 
 
 def _refuse_foreign_page(path: Path) -> None:

@@ -36,6 +36,8 @@ class ArmSummary:
     normalised: float | None = None
     """The mean of the normalised scores over tasks and seeds."""
     probe: Stat | None = None
+    scores: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    """The normalised score of each seed, mean over the tasks."""
 
     @property
     def boundaries(self) -> str:
@@ -124,7 +126,9 @@ def summarise(arms: Sequence[Arm], *, title: str, notes: Sequence[str] = ()) -> 
         stats = {task: _measure(arm, task, scales[task], separate) for task in arm.tasks}
         shares = _normalised(arm, reference, scales)
         mean = float(shares.mean()) if shares.size else None
-        summaries[arm.name] = ArmSummary(arm, stats, iqm(shares), mean, _probe(arm))
+        summaries[arm.name] = ArmSummary(
+            arm, stats, iqm(shares), mean, _probe(arm), shares.mean(axis=1) if shares.size else np.zeros(0)
+        )
     return Summary(
         title, summaries, tasks, reference.name if reference else None, find(arms), [*notes, *_notes(arms, scales)],
         scales, _oracle(arms, reference, tasks),
