@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
@@ -67,7 +67,7 @@ from clearl.seeding import derive
 from clearl.spaces import TaskSpec, spec_from_json, spec_to_json
 from clearl.storage.checkpoints import CheckpointStore
 from clearl.suites import make_suite
-from clearl.tasks.plan import Plan, lengthened
+from clearl.tasks.plan import Plan, lengthened, plan_from_json
 from clearl.tasks.schedule import PlanCursor
 from clearl.unroll import UnrollLayout
 
@@ -78,8 +78,12 @@ JOB_ENTRY = "clearl.experiment:open_job"
 class RunFactory:
     """Makes workers, evaluators and networks of one run; see `clearl.runtimes.runtime.Factory`."""
 
-    def __init__(self, config: RunConfig, run_dir: Path, capacity_unrolls: int, store_kind: StoreKind) -> None:
-        self.config, self.run_dir = config, run_dir
+    def __init__(
+        self, config: RunConfig, run_dir: Path, capacity_unrolls: int, store_kind: StoreKind,
+        earlier: Sequence[Mapping[str, Any]] = (),
+    ) -> None:  # fmt: skip
+        """`earlier`: the capacities of replay that the run had before it was extended, see `continuation`."""
+        self.config, self.run_dir, self.earlier = config, run_dir, earlier
         self.suite = make_suite(config.suite, config.tasks, config)
         self.method = make_method(config)
         self.capacity_unrolls = capacity_unrolls
@@ -108,6 +112,20 @@ class RunFactory:
             return BothMixer(self.config.replay_ratio or 1.0, seed)
         return EitherMixer(fraction, seed)
 
+    def learner(self, plan: Plan) -> Learner:
+        """The learner of a run by `plan`, as at its start."""
+        return Learner(
+            network=self.trained_network(), method=self.method, config=self.config,
+            batch_frames=self.config.batch_unrolls * self.layout.frames, total_frames=plan.total_frames,
+        )  # fmt: skip
+
+    def intake(self) -> Intake:
+        """The intake of the learner, empty."""
+        return Intake(
+            self.codec, self.config.batch_unrolls, self.mixer(), discount=self.config.discount,
+            reward_clip=self.config.reward_clip,
+        )  # fmt: skip
+
     def worker(self, slots: Sequence[int], network: PolicyNetwork, *, incarnation: int = 0) -> Worker:
         seed = self.config.seed if incarnation == 0 else derive(self.config.seed, "incarnation", incarnation)
         actor = Actor(
@@ -122,9 +140,11 @@ class RunFactory:
         store = open_store(
             self.store_kind, self.run_dir / "replay" / f"slot-{slot:05d}", waste_share=self.config.replay_waste_share
         )
+        earlier = [(int(each["capacity_unrolls"]), int(each["sequences"][slot])) for each in self.earlier]
         return ReplayShard(
-            codec=self.codec, capacity_unrolls=self.capacity_unrolls, seed=self.config.seed, slot=slot, store=store
-        )
+            codec=self.codec, capacity_unrolls=self.capacity_unrolls, seed=self.config.seed, slot=slot, store=store,
+            earlier=earlier,
+        )  # fmt: skip
 
     def evaluator(self, network: PolicyNetwork) -> Evaluator:
         config = self.config
@@ -142,7 +162,7 @@ def load_factory(config_yaml: str, run_dir: Path) -> RunFactory:
         raise CorruptFileError(f"{run_dir / META_FILE} does not say how much replay the run holds")
     store = "disk" if replay.get("store") == "disk" else "ram"
     import_plugins(named_modules(parse_yaml(config_yaml, "config")))  # they may declare some of the settings
-    return RunFactory(from_yaml(config_yaml), run_dir, capacity, store)
+    return RunFactory(from_yaml(config_yaml), run_dir, capacity, store, replay.get("earlier", ()))
 
 
 @dataclass(frozen=True)
@@ -166,6 +186,12 @@ class RunResult:
         """The trained agent, from the newest checkpoint."""
         return load_agent(self.path)
 
+    def extend(self, *, console: bool = False, **settings: Any) -> RunResult:
+        """Go on in the same directory with what comes next: `result.extend(tasks=("asterix",))`."""
+        from clearl.continuation import go_on  # it stands on this module
+
+        return run(go_on(self.path, None, settings), self.path, console=console)
+
 
 def run(
     config: RunConfig, out: Path, *, console: bool = True, arm: str | None = None, overwrite: bool = False,
@@ -181,7 +207,7 @@ def run(
     _check_machine(config)
     suite = make_suite(config.suite, config.tasks, config)
     config = replace(config, tasks=suite.tasks)
-    plans = _plans(config, suite.tasks)
+    plans = _recorded_plans(out) or method_plans(config, suite.tasks)
     with stop_on_signals() as stop:
         options = RunOptions(console, arm, overwrite, tuple(listeners))
         if len(plans) == 1:
@@ -242,10 +268,17 @@ def load_agent(path: Path, *, trust: bool = False) -> Agent:
 def run_frames(config: RunConfig) -> int:
     """Environment frames that a run will train on, over all its networks; 0 where visits end by episodes."""
     suite = make_suite(config.suite, config.tasks, config)
-    return sum(plan.total_frames or 0 for plan in _plans(config, suite.tasks))
+    return sum(plan.total_frames or 0 for plan in method_plans(config, suite.tasks))
 
 
-def _plans(config: RunConfig, tasks: Sequence[str]) -> list[Plan]:
+def _recorded_plans(out: Path) -> list[Plan]:
+    """The plan of a run that was extended: its settings know only of the last part of it."""
+    if not holds_run(out) or not RunDir(out).meta.get("extensions"):
+        return []
+    return [plan_from_json(RunDir(out).meta["plan"])]
+
+
+def method_plans(config: RunConfig, tasks: Sequence[str]) -> list[Plan]:
     """The protocol's plans, with the frames that the method needs on top of each visit."""
     extra_share = make_method(config).extra_frames_share
     return [lengthened(plan, extra_share) for plan in make_plans(config, tasks)]
@@ -323,7 +356,6 @@ def open_job(order: RunSpec) -> Iterator[RunContext]:
     checkpoints.clean()
     saved = checkpoints.newest()
     position = 0 if saved is None else saved.json["metrics_position"]
-    batch_frames = config.batch_unrolls * parts.layout.frames
     with ExitStack() as stack:
         writer = stack.enter_context(MetricsWriter(run_dir.path, position=position))
         watchers = list(order.listeners)
@@ -335,14 +367,8 @@ def open_job(order: RunSpec) -> Iterator[RunContext]:
             plan=plan,
             factory=parts,
             factory_entry=order.factory_entry,
-            learner=Learner(
-                network=parts.trained_network(), method=parts.method, config=config,
-                batch_frames=batch_frames, total_frames=plan.total_frames,
-            ),
-            intake=Intake(
-                parts.codec, config.batch_unrolls, parts.mixer(), discount=config.discount,
-                reward_clip=config.reward_clip,
-            ),
+            learner=parts.learner(plan),
+            intake=parts.intake(),
             cursor=PlanCursor(plan, config.slots),
             recorder=Recorder(writer, record_every_updates=config.record_every_updates, listeners=watchers),
             checkpoints=checkpoints,
@@ -400,22 +426,26 @@ def _check_checkpoints(run_dir: RunDir) -> None:
 
 def _meta(config: RunConfig, plan: Plan, out: Path, spec: TaskSpec, arm: str | None) -> dict[str, Any]:
     """All that describes one network's training and cannot be read off its config."""
-    method = make_method(config)
-    layout = UnrollLayout(spec, config.unroll_steps, make_network(config, spec, method).core_size)
-    replay: dict[str, Any] = {"store": "ram", "capacity_unrolls": 1, "forecast": "no replay"}
-    if method.replay_fraction > 0:
-        frames = config.buffer_size_frames(plan.total_frames)
-        store, sentence = choose_store(config.replay_store, layout=layout, capacity_frames=frames, directory=out)
-        per_slot = max(1, round(frames / (layout.frames * config.slots)))
-        replay = {"store": store, "capacity_unrolls": per_slot, "forecast": sentence}
     return {
         **_common_meta(config, arm),
         "plan": asdict(plan),
         "frames_scale": plan.frames_scale,
         "probe_position": config.probe_position if config.protocol == "probe" else None,
         "spec": spec_to_json(spec),
-        "replay": replay,
+        "replay": replay_meta(config, plan, out, spec),
     }
+
+
+def replay_meta(config: RunConfig, plan: Plan, out: Path, spec: TaskSpec) -> dict[str, Any]:
+    """Where the replay of a run is kept, and how much of it a slot holds."""
+    method = make_method(config)
+    if method.replay_fraction == 0:
+        return {"store": "ram", "capacity_unrolls": 1, "forecast": "no replay"}
+    layout = UnrollLayout(spec, config.unroll_steps, make_network(config, spec, method).core_size)
+    frames = config.buffer_size_frames(plan.total_frames)
+    store, sentence = choose_store(config.replay_store, layout=layout, capacity_frames=frames, directory=out)
+    per_slot = max(1, round(frames / (layout.frames * config.slots)))
+    return {"store": store, "capacity_unrolls": per_slot, "forecast": sentence}
 
 
 def _separate_meta(config: RunConfig, plans: Sequence[Plan], arm: str | None) -> dict[str, Any]:

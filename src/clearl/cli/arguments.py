@@ -162,7 +162,10 @@ def _tyro_field(setting: Setting, positional: bool) -> Any:
 
     many = setting.kind is tuple and positional
     form: Any = bool if setting.kind is bool else tuple[str, ...] if many else str
-    hint = tyro.conf.arg(help=setting.help, help_behavior_hint=_default(setting), metavar=_metavar(setting, positional))
+    named = setting.name.rstrip("_").replace("_", "-") if setting.name.endswith("_") else None
+    hint = tyro.conf.arg(
+        name=named, help=setting.help, help_behavior_hint=_default(setting), metavar=_metavar(setting, positional)
+    )
     annotated = Annotated[(form, *((tyro.conf.Positional, hint) if positional else (hint,)))]
     if setting.default is MISSING:
         return setting.name, annotated
@@ -200,7 +203,8 @@ def _positionals(kind: type) -> list[str]:
 
 
 def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
+    """A trailing underscore keeps a field from being a keyword of Python: `from_` is `--from`."""
+    return "--" + name.rstrip("_").replace("_", "-")
 
 
 def _is_number(text: str) -> bool:

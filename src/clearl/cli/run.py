@@ -10,8 +10,10 @@ from typing import Annotated, Any
 from clearl.cli.arguments import Trust, parse_run
 from clearl.cli.main import INTERRUPTED
 from clearl.cli.output import tell
-from clearl.config import RunConfig, load_yaml, resolve
+from clearl.config import RunConfig, from_yaml, load_yaml, resolve
+from clearl.errors import ConfigError
 from clearl.plugins import import_asked, import_plugins, named_modules
+from clearl.records.run_dir import RunDir
 from clearl.runtimes.host import quick_imports
 from clearl.runtimes.local.processes import prewarm
 
@@ -23,17 +25,23 @@ Settings come from the defaults, then --preset, then --config, then the flags be
 class RunArgs:
     """What `clearl run` takes beside the settings of a run."""
 
-    out: Annotated[str, "the run directory: made, or resumed if it holds this run"]
+    out: Annotated[str | None, "the run directory: made, or resumed if it holds this run"] = None
     config: Annotated[str | None, "a YAML file with settings, such as config.yaml of another run"] = None
     arm: Annotated[str | None, "the name under which reports show this run; default: the method"] = None
     quiet: Annotated[bool, "no live view"] = False
     overwrite: Annotated[bool, "delete the run that the directory holds, and start anew"] = False
     trust: Trust = False
+    from_: Annotated[str | None, "go on with a copy of this run: its agent and its memory, on what comes next"] = None
+    extend: Annotated[str | None, "go on with this run itself, on what comes next"] = None
 
 
 def main(argv: list[str]) -> int:
     """Run the verb; the exit code."""
     args, flags = parse_run(RunArgs, argv, verb="run", about=ABOUT)
+    if args.from_ is not None or args.extend is not None:
+        return go_on(args, flags)
+    if args.out is None:
+        raise ConfigError("run needs --out; clearl run --help says more")
     if args.config:
         # Before the keys are checked: what is imported may declare some of them.
         in_file = load_yaml(Path(args.config))
@@ -41,6 +49,35 @@ def main(argv: list[str]) -> int:
     config = resolve(file=args.config, flags=flags)
     import_plugins(named_modules(vars(config)))
     return train(config, args.out, console=not args.quiet, arm=args.arm, overwrite=args.overwrite)
+
+
+def go_on(args: RunArgs, flags: dict[str, Any]) -> int:
+    """Extend a run, or a copy of it, by the next tasks, and train on."""
+    source, out = args.from_ or args.extend, args.out if args.from_ else args.extend
+    if (args.from_ and args.extend) or (args.extend and args.out) or not source or not out:
+        raise ConfigError("give either --from RUN with --out for the copy that goes on, or --extend RUN alone")
+    if args.config or args.overwrite:
+        raise ConfigError("--from and --extend take the settings of the run and the flags; no --config or --overwrite")
+    import_plugins(named_modules(flags))
+    with quick_imports():
+        from clearl.continuation import extend_run, fork_run, plan_extension, unfinished_extension
+
+    if not unfinished_extension(Path(out), Path(args.from_) if args.from_ else None, flags):
+        extension = plan_extension(Path(source), flags)
+        for name, (old, new) in extension.changes.items():
+            tell(f"{name}: {old} -> {new}")
+        if extension.replay_lost:
+            tell(
+                f"the replay buffer of {source} is gone (kept in RAM, or keep_replay was off): it fills anew from here"
+            )
+        if args.from_:
+            copied = fork_run(extension, Path(out))
+            tell(f"{out} goes on from frame {extension.frames:,} of {source}; {copied / 1e6:,.1f} MB of replay copied")
+        else:
+            extend_run(extension)
+            tell(f"{out} goes on from frame {extension.frames:,}")
+    config = from_yaml(RunDir.open(Path(out)).config_text, out)
+    return train(config, out, console=not args.quiet, arm=args.arm)
 
 
 def train(config: RunConfig, out: str, **options: Any) -> int:

@@ -106,6 +106,20 @@ class Learner:
         for name in _COUNTERS:
             setattr(self, name, int(state["counters"][name]))
 
+    def take_over(
+        self, tensors: Mapping[str, torch.Tensor], state: Mapping[str, Any], *, optimizer: bool, method: bool
+    ) -> None:
+        """Go on from another learner's `tensors` and `state` with the same network; of the rest, with what is asked."""
+        kept = {"network": True, "optimizer": optimizer, "method": method}
+        own = self.tensors()
+        network = {name for name in own if name.startswith("network/")}
+        if network != {name for name in tensors if name.startswith("network/")}:
+            raise ConfigError(f"method {self.config.method} trains another network than the one that was saved")
+        chosen = {name: tensor for name, tensor in tensors.items() if kept[name.partition("/")[0]]}
+        others = {name: tensor for name, tensor in own.items() if not kept[name.partition("/")[0]]}
+        method_state = state["method"] if method else self.method.state()
+        self.restore({**others, **chosen}, {**state, "method": method_state})
+
     def _prepared(self, batch: Batch) -> Batch:
         with self._autocast():
             return with_replay_state(self.network, _moved(batch, self.device), self.config)

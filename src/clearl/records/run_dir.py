@@ -93,11 +93,14 @@ class RunDir:
         except UnicodeDecodeError:
             raise CorruptFileError(f"{path} is not text in UTF-8") from None
 
-    def change_config(self, text: str) -> None:
-        """Replace the config of the run; a crash in between leaves the old or the new one, and either is accepted."""
+    def change_config(self, text: str, **fields: Any) -> None:
+        """Replace the config of the run, then `fields` of its meta data.
+
+        A crash in between leaves the old config or the new one, and either is accepted.
+        """
         self.update_meta(next_config_sha256=_sha256(text.encode()))
         write_atomically(self.path / CONFIG_FILE, text.encode())
-        self.update_meta(config_sha256=_sha256(text.encode()), next_config_sha256=None)
+        self.update_meta(config_sha256=_sha256(text.encode()), next_config_sha256=None, **fields)
 
     def remove_run(self) -> None:
         """Delete the run, and nothing else. `meta.json` goes first: without it a directory holds no run."""

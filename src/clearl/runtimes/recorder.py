@@ -44,12 +44,13 @@ class Recorder:
         """Seconds of training so far, over all resumes."""
         return round(self._wall_before + time.monotonic() - self._started, 3)
 
-    def begin(self, plan: Plan) -> None:
-        """The segments of the plan, at the start of a run."""
+    def begin(self, plan: Plan, first: int = 0) -> None:
+        """The segments of the plan from `first` on, at the start of a run or of its extension."""
         start: int | None = 0
         for index, segment in enumerate(plan.segments):
             end = None if start is None or segment.frames is None else start + segment.frames
-            self.segment(index, segment, start, end)
+            if index >= first:
+                self.segment(index, segment, start, end)
             start = end
 
     def segment(self, index: int, segment: Segment, start_frames: int | None, end_frames: int | None) -> None:

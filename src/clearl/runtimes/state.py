@@ -123,6 +123,7 @@ class RunState:
                 "evaluated_frames": self.evaluated_frames,
                 "evaluations_made": self._made,
                 "evaluations_skipped": self._skipped,
+                "planned_segments": len(context.plan.segments),
                 "segment": self.segment,
                 "segment_start": self._segment_start,
                 "snapshots": [asdict(snapshot) for snapshot in self.snapshots],
@@ -154,6 +155,9 @@ class RunState:
         self._checkpointed_frames = context.learner.frames
         context.recorder.restore(tree["recorder"])
         context.recorder.resumed(context.learner, float(tree["wall_s"]))
+        planned = int(tree.get("planned_segments", len(context.plan.segments)))
+        if planned < len(context.plan.segments):
+            context.recorder.begin(context.plan, first=planned)
         for note in saved.notes:
             context.recorder.fault(context.learner, "checkpoint", note)
         return tree

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from clearl.errors import ConfigError
 
@@ -61,6 +62,16 @@ class Plan:
         """Frames of the whole plan; None where a segment ends by episodes."""
         lengths = [segment.frames for segment in self.segments]
         return None if None in lengths else sum(length or 0 for length in lengths)
+
+
+def plan_from_json(content: Mapping[str, Any]) -> Plan:
+    """The plan that `dataclasses.asdict` gave for `meta.json`; keys of later versions are an error."""
+    segments = [Segment(**{key: _as_tuple(value) for key, value in segment.items()}) for segment in content["segments"]]
+    return Plan(content["name"], tuple(segments), tuple(content["evaluate"]), content.get("frames_scale", 1))
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def planned_end(plan: Plan, index: int) -> int | None:

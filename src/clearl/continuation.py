@@ -1,0 +1,322 @@
+"""When the next tasks arrive: a run is extended in place, or a copy of it is, and goes on with what comes next.
+
+    extension = plan_extension(Path("runs/a"), {"tasks": ("asterix",), "frames_per_visit": 500_000})
+    fork_run(extension, Path("runs/b"))        # a copy goes on; or
+    extend_run(extension)                      # the run itself does
+
+Weights, optimiser, the method's state and the replay buffer go on. The plan grows by further segments, so everything
+that reads a run (resume, report, live page) sees one longer run. Nothing is changed before everything is checked.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from clearl import __version__
+from clearl.config import RunConfig, diff, from_yaml, settings, to_yaml
+from clearl.errors import ConfigError, CorruptFileError, RunDirectoryError, UnknownNameError
+from clearl.experiment import RunFactory, method_plans, replay_meta
+from clearl.records.run_dir import RunDir, claimed_directory, holds_run, refuse_foreign
+from clearl.records.schema import METRICS_FILE
+from clearl.spaces import TaskSpec, spec_from_json
+from clearl.storage.checkpoints import CheckpointStore, Saved
+from clearl.suites import make_suite
+from clearl.tasks.plan import Plan, Segment, plan_from_json
+
+_FIXED = {
+    "seed": "every random number of the run follows from it",
+    "slots": "each slot has its own share of the replay buffer",
+    "torso": "the network would be another one",
+    "lstm": "the network would be another one",
+    "lstm_size": "the network would be another one",
+    "frame_stack": "observations would be others",
+    "unroll_steps": "unrolls in the replay buffer have another length",
+    "action_repeat": "a step would be another number of frames",
+}
+"""Settings that cannot change when a run goes on, with the reason."""
+_MIXING = ("pairs", "replay_ratio", "replay_fraction", "method")
+
+
+@dataclass(frozen=True)
+class Extension:
+    """What a run will go on with; made and checked by `plan_extension`."""
+
+    source: Path
+    saved: Saved
+    before: RunConfig
+    config: RunConfig
+    plan: Plan
+    kept_segments: int
+    """Segments of the plan that lie in the past."""
+    replay: dict[str, Any]
+    """Where replay is kept from now on, and how many unrolls a slot holds."""
+    replay_lost: bool
+    """The run had a replay buffer, and its files are no longer there."""
+    flags: dict[str, Any]
+
+    @property
+    def changes(self) -> dict[str, tuple[Any, Any]]:
+        """Settings that differ from those so far: name -> (old, new)."""
+        return diff(self.before, self.config)
+
+    @property
+    def frames(self) -> int:
+        """Frames that the agent has been trained on."""
+        return int(self.saved.json["learner"]["state"]["counters"]["frames"])
+
+
+def plan_extension(source: Path, flags: Mapping[str, Any]) -> Extension:
+    """Check that the run in `source` can go on with the settings in `flags`; reads only."""
+    run_dir = RunDir.open(Path(source).absolute())
+    before = from_yaml(run_dir.config_text, str(run_dir.path))
+    _check_source(run_dir, before)
+    saved = CheckpointStore(run_dir.checkpoints_path).newest()
+    if saved is None:
+        raise RunDirectoryError(f"{source} holds no checkpoint, so there is no agent to go on with")
+    config, next_tasks = _next_config(before, dict(flags))
+    spec = _checked_spec(run_dir, config)
+    old = plan_from_json(run_dir.meta["plan"])
+    past = _past(old, saved.json["cursor"])
+    new = _next_plan(replace(config, tasks=next_tasks), next_tasks)
+    evaluate = tuple(dict.fromkeys((*old.evaluate, *new.evaluate)))
+    plan = Plan(new.name, (*past, *new.segments), evaluate, new.frames_scale)
+    replay = _replay(run_dir, config, plan, spec, flags)
+    had = run_dir.meta.get("replay", {}).get("forecast") != "no replay"
+    lost = had and not (run_dir.replay_path.is_dir() and any(run_dir.replay_path.iterdir()))
+    return Extension(run_dir.path, saved, before, config, plan, len(past), replay, lost, dict(flags))
+
+
+def extend_run(extension: Extension) -> None:
+    """Let the run itself go on. A kill at any moment leaves it as it was, or ready to go on."""
+    run_dir = RunDir(extension.source)
+    with run_dir.locked():
+        _apply(extension, run_dir)
+
+
+def fork_run(extension: Extension, out: Path) -> int:
+    """Make a copy of the run in `out` that goes on; the bytes of replay that were copied (linked ones take none).
+
+    The copy is made beside `out` under another name and renamed at the end, so that `out` is whole or not there.
+    """
+    out = Path(out).absolute()
+    if holds_run(out):
+        raise RunDirectoryError(f"{out} holds a run already; give another --out")
+    refuse_foreign(out)
+    making = out.with_name(f".{out.name}.making")
+    source = RunDir(extension.source)
+    with claimed_directory(making), source.locked():
+        _empty(making)
+        copied = _copy(source, making, extension.saved)
+        _apply(extension, RunDir(making), source=extension.source)
+        if out.exists():
+            out.rmdir()  # empty, or it would have been refused
+        making.rename(out)
+    return copied
+
+
+def go_on(source: Path, out: Path | None, flags: Mapping[str, Any]) -> RunConfig:
+    """Extend `source` itself (`out` None) or a copy of it in `out`, unless that was done before; the settings of it."""
+    target = Path(source if out is None else out)
+    if not unfinished_extension(target, None if out is None else source, flags):
+        extension = plan_extension(source, flags)
+        if out is None:
+            extend_run(extension)
+        else:
+            fork_run(extension, out)
+    return from_yaml(RunDir.open(target).config_text, str(target))
+
+
+def unfinished_extension(out: Path, source: Path | None, flags: Mapping[str, Any]) -> bool:
+    """Whether `out` holds exactly this extension, made before and not yet at its end: the same command resumes it."""
+    if not holds_run(out):
+        return False
+    extensions = RunDir(out).meta.get("extensions") or [{}]
+    last = extensions[-1]
+    same_source = source is None or last.get("source") == str(Path(source).absolute())
+    return (
+        same_source and last.get("flags") == _plain(flags) and (source is not None or RunDir(out).status != "finished")
+    )
+
+
+def _check_source(run_dir: RunDir, config: RunConfig) -> None:
+    path, status = run_dir.path, run_dir.status
+    if "parts" in run_dir.meta or config.protocol == "separate":
+        raise RunDirectoryError(f"{path} trains a network for each task: there is no one agent to go on with")
+    if status == "running":
+        with run_dir.locked():  # raises where it is true; a crash leaves the word behind
+            pass
+        raise RunDirectoryError(f"{path} was cut off; clearl resume {path} first, then it can go on to the next tasks")
+    if status == "failed":
+        raise RunDirectoryError(f"{path} failed; clearl resume {path} first, then it can go on to the next tasks")
+    if not isinstance(run_dir.meta.get("plan"), dict):
+        raise CorruptFileError(f"{path}: meta.json has no plan, so the past of the run is not known")
+
+
+def _next_config(before: RunConfig, flags: dict[str, Any]) -> tuple[RunConfig, tuple[str, ...]]:
+    """The settings from now on, and the tasks that come next; the settings name the tasks of the past as well."""
+    for name in flags:
+        if name not in settings():
+            raise UnknownNameError("setting", name, settings())
+    suite = str(flags.pop("suite", before.suite))
+    kind, _, listed = suite.partition(":")
+    if kind != before.suite.partition(":")[0]:
+        raise ConfigError(f"the run is of suite {before.suite}; it cannot go on with suite {suite}")
+    next_tasks = tuple(flags.pop("tasks", ()) or filter(None, listed.split(","))) or before.tasks
+    tasks = tuple(dict.fromkeys((*before.tasks, *next_tasks)))
+    joined = f"{kind}:{','.join(tasks)}" if ":" in before.suite else kind
+    for name, why in _FIXED.items():
+        if name in flags and flags[name] != getattr(before, name):
+            raise ConfigError(f"{name} is {getattr(before, name)!r} in this run and cannot change: {why}")
+    if any(flags.get(name) is not None for name in ("buffer_frames", "buffer_share")):
+        flags = {"buffer_frames": None, **flags} if "buffer_share" in flags else flags
+    changed = {**flags, "suite": joined, "tasks": tasks}
+    return replace(before, **changed), next_tasks
+
+
+def _checked_spec(run_dir: RunDir, config: RunConfig) -> TaskSpec:
+    """The spec of old and new tasks together, which must be the one that the network was built for."""
+    old = spec_from_json(run_dir.meta.get("spec"), str(run_dir.path))
+    new = make_suite(config.suite, config.tasks, config).spec
+    if new != old:
+        raise ConfigError(
+            f"the next tasks need other spaces than the agent has ({new} instead of {old}); "
+            "observations and actions must fit into those of the tasks that it was trained on"
+        )
+    return old
+
+
+def _next_plan(config: RunConfig, tasks: Sequence[str]) -> Plan:
+    plans = method_plans(config, tasks)
+    if len(plans) > 1:
+        raise ConfigError(f"protocol {config.protocol} trains several networks; one agent cannot go on as several")
+    return plans[0]
+
+
+def _past(plan: Plan, cursor: Mapping[str, Any]) -> tuple[Segment, ...]:
+    """The segments that were trained on; one that is under way ends where training stands."""
+    index, granted, start = (int(cursor[name]) for name in ("segment", "granted_frames", "segment_start"))
+    if index >= len(plan.segments):
+        return plan.segments
+    done, current = plan.segments[:index], plan.segments[index]
+    if current.frames is not None and granted >= start + current.frames:
+        return (*done, current)
+    if granted <= start:
+        return done
+    return (*done, replace(current, frames=granted - start, episodes=None, extra_frames=0))
+
+
+def _replay(run_dir: RunDir, config: RunConfig, plan: Plan, spec: TaskSpec, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Where replay is kept and how much of it: as before, unless the user says otherwise or there was none."""
+    before = run_dir.meta.get("replay", {})
+    now = replay_meta(config, plan, run_dir.path, spec)
+    if before.get("forecast") == "no replay":
+        return now
+    capacity = now if {"buffer_frames", "buffer_share"} & flags.keys() else before
+    store = before["store"] if before.get("store") == "disk" else now["store"]
+    return {**now, "store": store, "capacity_unrolls": int(capacity["capacity_unrolls"])}
+
+
+def _apply(extension: Extension, run_dir: RunDir, source: Path | None = None) -> None:
+    """Write the checkpoint to go on from, then settings and plan: the checkpoint alone changes nothing."""
+    meta = run_dir.meta
+    store = CheckpointStore(run_dir.checkpoints_path)
+    tree = _next_tree(extension, run_dir)
+    store.save(tree)
+    before = meta.get("replay", {})
+    sequences = _sequences(extension.saved.tree, meta, extension.config)
+    capacity = {"capacity_unrolls": before.get("capacity_unrolls", 1), "sequences": sequences}
+    # Kept in the meta data as well: a method without replay writes no sequences into its checkpoints.
+    replay = {**extension.replay, "sequences": sequences, "earlier": [*before.get("earlier", []), capacity]}
+    entry = {
+        "source": None if source is None else str(source), "frames": extension.frames, "clearl": __version__,
+        "segments": extension.kept_segments, "flags": _plain(extension.flags),
+    }  # fmt: skip
+    config = extension.config
+    run_dir.change_config(
+        to_yaml(config),
+        status="interrupted", metrics_bytes=None, plan=asdict(extension.plan), replay=replay, method=config.method,
+        suite=config.suite, protocol=config.protocol, extensions=[*meta.get("extensions", []), entry],
+    )  # fmt: skip
+
+
+def _next_tree(extension: Extension, run_dir: RunDir) -> dict[str, Any]:
+    """The checkpoint with which the next segments begin."""
+    before, config, tree = extension.before, extension.config, dict(extension.saved.tree)
+    factory = RunFactory(config, run_dir.path, extension.replay["capacity_unrolls"], extension.replay["store"])
+    learner = factory.learner(extension.plan)
+    tensors, state = tree["learner"]["tensors"], tree["learner"]["state"]
+    learner.take_over(
+        tensors, state, optimizer=config.optimizer == before.optimizer, method=config.method == before.method
+    )
+    tree["learner"] = {"tensors": learner.tensors(), "state": learner.state()}
+    if any(getattr(before, name) != getattr(config, name) for name in (*_MIXING, "batch_unrolls")):
+        tree["mixer"] = factory.mixer().state()
+        rows, slots = factory.intake().state()
+        tree["intake"] = {"rows": rows, "slots": slots}
+    cursor = dict(tree["cursor"])
+    planned = [segment.frames for segment in extension.plan.segments[: extension.kept_segments]]
+    boundary = sum(frames or 0 for frames in planned) if None not in planned else cursor["granted_frames"]
+    cursor |= {"segment": extension.kept_segments, "segment_start": boundary, "segment_episodes": 0}
+    return tree | {
+        "cursor": cursor, "actor": None, "finished": False, "planned_segments": extension.kept_segments,
+        "shards": _sequences(tree, run_dir.meta, config) if factory.method.replay_fraction > 0 else [],
+        "segment": min(int(tree.get("segment", extension.kept_segments)), extension.kept_segments),
+    }  # fmt: skip
+
+
+def _sequences(tree: Mapping[str, Any], meta: Mapping[str, Any], config: RunConfig) -> list[int]:
+    """How many unrolls each slot has offered to replay; in the meta data after a method that had none."""
+    return [int(n) for n in tree["shards"] or meta.get("replay", {}).get("sequences") or [0] * config.slots]
+
+
+def _copy(source: RunDir, target: Path, saved: Saved) -> int:
+    """Copy a run up to its checkpoint; bytes of replay that were copied and not linked."""
+    position = int(saved.json["metrics_position"])
+    with open(source.metrics_path, "rb") as rows, open(target / METRICS_FILE, "wb") as copy:
+        copy.write(rows.read(position))
+        os.fsync(copy.fileno())
+    (target / "checkpoints").mkdir()
+    shutil.copytree(saved.path, target / "checkpoints" / saved.path.name)
+    copied = _copy_replay(source.replay_path, target / "replay")
+    RunDir.begin(target, config_text=source.config_text, meta=source.meta)
+    return copied
+
+
+def _copy_replay(source: Path, target: Path) -> int:
+    """Segment files of the buffer: full ones are never written to again and can be shared, the last is copied."""
+    copied = 0
+    for shard in sorted(source.iterdir()) if source.is_dir() else ():
+        (target / shard.name).mkdir(parents=True)
+        files = sorted(path for path in shard.iterdir() if path.suffix == ".seg")
+        for file in files:
+            place = target / shard.name / file.name
+            if file == files[-1] or not _link(file, place):
+                shutil.copyfile(file, place)
+                copied += place.stat().st_size
+    return copied
+
+
+def _link(file: Path, place: Path) -> bool:
+    try:
+        os.link(file, place)
+    except OSError:  # another file system, or one without links
+        return False
+    return True
+
+
+def _empty(directory: Path) -> None:
+    """Remove what an earlier attempt left."""
+    for path in directory.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != ".lock":
+            path.unlink()
+
+
+def _plain(flags: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in flags.items()}

@@ -1,0 +1,257 @@
+"""An agent that exists goes on with the next tasks: weights, optimiser, method and memory; the law of the reservoir."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import clearl
+from clearl.config import RunConfig
+from clearl.continuation import extend_run, fork_run, plan_extension
+from clearl.errors import ClearlError
+from clearl.experiment import load_factory, run
+from clearl.records.run_dir import RunDir, Status
+from clearl.report import make_report
+from clearl.seeding import derive, unroll_numbers
+from clearl.storage.checkpoints import CheckpointStore
+
+SMALL: dict[str, Any] = {
+    "tasks": ("breakout", "breakout@1"), "runtime": "inline", "slots": 4, "batch_unrolls": 4, "unroll_steps": 5,
+    "frames_per_visit": 400, "cycles": 1, "eval_every_frames": 200, "eval_episodes": 1, "eval_max_steps": 20,
+    "replay_store": "disk", "buffer_frames": 300, "method": "clear", "seed": 5, "record_every_updates": 5,
+}  # fmt: skip
+NEXT: dict[str, Any] = {"tasks": ("asterix",), "frames_per_visit": 300}
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "a"
+    run(RunConfig(**SMALL), out, console=False)
+    return out
+
+
+@pytest.fixture
+def copy(first: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(first, tmp_path / "a"))
+
+
+def learner(path: Path) -> dict[str, torch.Tensor]:
+    saved = CheckpointStore(path / "checkpoints").newest()
+    assert saved is not None
+    return saved.tree["learner"]["tensors"]
+
+
+def rows(path: Path, kind: str) -> list[dict[str, Any]]:
+    lines = (path / "metrics.jsonl").read_text().splitlines()
+    return [row for row in map(json.loads, lines) if row["kind"] == kind]
+
+
+def files(path: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(path)): file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()}
+
+
+def test_a_copy_goes_on_and_the_run_it_came_from_is_untouched(first: Path, tmp_path: Path) -> None:
+    before, out = files(first), tmp_path / "b"
+    fork_run(plan_extension(first, NEXT), out)
+    for name, tensor in learner(first).items():
+        assert torch.equal(tensor, learner(out)[name]), name
+    result = clearl.run(resume_from=first, out=out, **NEXT)
+    assert result.status == "finished" and files(first) == before
+    frames = [row["frames"] for row in rows(out, "train")]
+    assert frames == sorted(frames) and frames[-1] == 1100 and frames[0] < 800, "the axis goes on, the past is there"
+    evaluated = {row["task"] for row in rows(out, "eval") if row["frames"] > 800}
+    assert evaluated == {"breakout", "breakout@1", "asterix"}, "old tasks stay evaluated"
+    segments = {row["index"]: row for row in rows(out, "segment")}
+    assert [segments[i]["tasks"] for i in sorted(segments)] == [["breakout"], ["breakout@1"], ["asterix"]]
+    assert segments[2]["end_frames"] == 1100
+    switches = [row["segment"] for row in rows(out, "eval") if row.get("switch") and row["task"] == "breakout"]
+    assert switches == [0, 1, 2], "each boundary once"
+
+
+def test_in_place_and_as_a_copy_end_alike_bit_for_bit(copy: Path, first: Path, tmp_path: Path) -> None:
+    one = clearl.run(resume_from=first, out=tmp_path / "b", **NEXT)
+    extend_run(plan_extension(copy, NEXT))
+    config = RunDir.open(copy).config_text
+    from clearl.config import from_yaml
+
+    two = run(from_yaml(config), copy, console=False)
+    assert two.status == "finished"
+    for name, tensor in learner(one.path).items():
+        assert torch.equal(tensor, learner(copy)[name]), name
+
+
+@pytest.mark.parametrize("changes", [{}, {"buffer_frames": 160}, {"buffer_frames": 600}], ids=["same", "less", "more"])
+def test_the_buffer_is_a_uniform_sample_of_the_whole_life(first: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
+    out = tmp_path / "b"
+    clearl.run(resume_from=first, out=out, **NEXT, **changes)
+    factory = load_factory(RunDir(out).config_text, out)
+    saved = CheckpointStore(out / "checkpoints").newest()
+    assert saved is not None
+    old, new = 300 // (5 * 4), changes.get("buffer_frames", 300) // (5 * 4)
+    for slot in range(4):
+        shard, offered = factory.shard(slot), int(saved.tree["shards"][slot])
+        assert offered == 1100 // (5 * 4)
+        shard.restore(offered)
+        numbers = unroll_numbers(derive(5, "reservoir", slot), np.arange(offered))
+        kept = shard.sequences().tolist()
+        assert kept == sorted(np.argsort(numbers)[-len(kept) :].tolist()), (
+            "kept == the top by number, old and new alike"
+        )
+        assert len(kept) == new if new <= old else old <= len(kept) <= new
+        shard.close()
+
+
+def test_other_settings_may_change_and_are_shown(first: Path, tmp_path: Path) -> None:
+    extension = plan_extension(first, {**NEXT, "method": "ewc+clear", "learning_rate": 0.001})
+    assert extension.changes["method"] == ("clear", "ewc+clear")
+    assert extension.changes["learning_rate"] == (0.003, 0.001)
+    fork_run(extension, tmp_path / "b")
+    assert (
+        clearl.run(resume_from=first, out=tmp_path / "b", **NEXT, method="ewc+clear", learning_rate=0.001).status
+        == "finished"
+    )
+
+
+def test_a_baselines_agent_goes_on_with_clear(tmp_path: Path) -> None:
+    run(RunConfig(**{**SMALL, "method": "baseline"}), tmp_path / "a", console=False)
+    result = clearl.run(resume_from=tmp_path / "a", out=tmp_path / "b", **NEXT, method="clear")
+    held = rows(tmp_path / "b", "train")[-1]["replay"]["held"]
+    assert result.status == "finished" and held > 0
+    result.extend(tasks=("freeway",), frames_per_visit=200, method="baseline")
+    again = result.extend(tasks=("freeway",), frames_per_visit=200, method="clear")
+    assert again.status == "finished" and rows(tmp_path / "b", "train")[-1]["replay"]["held"] >= held
+
+
+def test_a_report_of_the_chain_shows_the_past_once(first: Path, tmp_path: Path) -> None:
+    result = clearl.run(resume_from=first, out=tmp_path / "b", **NEXT)
+    result.extend(tasks=("freeway",), frames_per_visit=200)
+    assert rows(tmp_path / "b", "train")[-1]["frames"] == 1300
+    assert len(rows(tmp_path / "b", "segment")) >= 4
+    make_report([tmp_path / "b"], tmp_path / "report")
+    summary = json.loads((tmp_path / "report" / "summary.json").read_text())
+    (arm,) = summary["arms"].values()
+    assert set(arm["tasks"]) == {"breakout", "breakout@1", "asterix", "freeway"}
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "clearl", "run", *arguments, "--quiet"]
+
+
+def test_the_command_says_what_changes_and_the_same_command_resumes(first: Path, tmp_path: Path) -> None:
+    line = command(
+        "--from", str(first), "--tasks", "asterix", "--frames-per-visit", "300", "--out", str(tmp_path / "b")
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(line, capture_output=True, text=True, env=environment, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert "frames_per_visit: 400 -> 300" in done.stdout and "goes on from frame 800" in done.stdout
+    assert "MB of replay copied" in done.stdout
+    again = subprocess.run(line, capture_output=True, text=True, env=environment, timeout=200)
+    assert again.returncode == 0 and "finished already" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ({"torso": "mlp"}, "torso is 'minatar' in this run and cannot change"),
+        ({"seed": 9}, "seed is 5"),
+        ({"slots": 8}, "slots is 4"),
+        ({"suite": "gym:CartPole-v1"}, "cannot go on with suite gym:CartPole-v1"),
+        ({"tasks": ("pong",)}, "unknown task"),
+        ({"learning_rat": 0.1}, "did you mean 'learning_rate'"),
+        ({"protocol": "separate", "tasks": ("asterix", "freeway")}, "several networks"),
+        ({"method": "progress-compress+clear"}, "another network"),
+        ({"buffer_frames": 10}, "buffer_frames must be at least"),
+    ],
+)
+def test_what_cannot_go_on_is_one_line_and_changes_nothing(
+    first: Path, tmp_path: Path, flags: dict[str, Any], says: str
+) -> None:
+    before = files(first)
+    with pytest.raises(ClearlError) as caught:
+        fork_run(plan_extension(first, {**NEXT, **flags}), tmp_path / "b")
+    assert says in str(caught.value) and "\n" not in str(caught.value)
+    assert files(first) == before and not (tmp_path / "b").exists()
+
+
+def test_runs_that_hold_no_agent_to_go_on_with_are_refused(copy: Path, tmp_path: Path) -> None:
+    cases: list[tuple[Status, str]] = [("failed", "failed"), ("running", "was cut off")]
+    for status, says in cases:
+        RunDir(copy).set_status(status)
+        with pytest.raises(ClearlError, match=says):
+            plan_extension(copy, NEXT)
+    RunDir(copy).set_status("running")
+    with RunDir(copy).locked(), pytest.raises(ClearlError, match="(?i)another process"):
+        plan_extension(copy, NEXT)
+    RunDir(copy).set_status("finished")
+    shutil.rmtree(copy / "checkpoints")
+    with pytest.raises(ClearlError, match="no checkpoint"):
+        plan_extension(copy, NEXT)
+    with pytest.raises(ClearlError, match="holds no run"):
+        plan_extension(tmp_path / "nowhere", NEXT)
+
+
+def test_an_interrupted_run_ends_its_visit_where_it_stands(tmp_path: Path) -> None:
+    def stop(row: dict[str, Any]) -> None:
+        if row["kind"] == "train" and row["frames"] >= 500:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    result = run(RunConfig(**SMALL), tmp_path / "a", console=False, listeners=[stop])
+    assert result.status == "interrupted"
+    stood = rows(tmp_path / "a", "train")[-1]["frames"]
+    clearl.run(resume_from=tmp_path / "a", out=tmp_path / "b", **NEXT)
+    segments = {row["index"]: row for row in rows(tmp_path / "b", "segment")}
+    assert len(segments) == 3 and segments[1]["end_frames"] == segments[2]["start_frames"]
+    assert stood <= segments[1]["end_frames"] < 800
+    assert rows(tmp_path / "b", "train")[-1]["frames"] == segments[1]["end_frames"] + 300
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+calls, stop_at = 0, int(sys.argv[3])
+def counted(name):
+    real = getattr(os, name)
+    def call(*arguments, **options):
+        global calls
+        calls += 1
+        if calls == stop_at:
+            os._exit(9)
+        return real(*arguments, **options)
+    setattr(os, name, call)
+for name in ("fsync", "rename", "replace", "link", "mkdir"):
+    counted(name)
+from clearl.continuation import extend_run, fork_run, plan_extension
+extension = plan_extension(Path(sys.argv[1]), {"tasks": ("asterix",), "frames_per_visit": 300})
+fork_run(extension, Path(sys.argv[2])) if sys.argv[2] != "-" else extend_run(extension)
+"""
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("stop_at", [1, 3, 6, 9, 12, 15])
+def test_a_kill_at_any_moment_leaves_the_old_run_and_a_new_one_that_starts(
+    copy: Path, tmp_path: Path, in_place: bool, stop_at: int
+) -> None:
+    before = files(copy)
+    arguments = [sys.executable, "-c", KILLED, str(copy), "-" if in_place else str(tmp_path / "b"), str(stop_at)]
+    subprocess.run(arguments, check=False, timeout=200, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    if not in_place:
+        assert files(copy) == before
+        result = clearl.run(resume_from=copy, out=tmp_path / "b", **NEXT)
+    else:
+        clearl.load_agent(copy)  # whatever happened, it can be read
+        from clearl.continuation import go_on
+
+        result = run(go_on(copy, None, NEXT), copy, console=False)
+    assert result.status == "finished"
+    assert rows(result.path, "train")[-1]["frames"] == 1100
