@@ -18,7 +18,8 @@ _STAGE_SHARE = 0.2
 """Seconds of each stage for one of the whole: alone, a stage settles sooner."""
 _FIRST_GUESS = 0.7
 _SETTINGS = ("suite", "tasks", "torso", "lstm", "slots", "unroll_steps", "batch_unrolls", "optimizer",
-             "eval_every_frames", "eval_episodes", "replay_fraction", "workers", "learner_threads")  # fmt: skip
+             "eval_every_frames", "eval_episodes", "pairs", "replay_fraction", "replay_ratio",
+             "workers", "learner_threads")  # fmt: skip
 
 
 def measure(

@@ -138,9 +138,12 @@ def noise(layout: UnrollLayout, count: int) -> Unroll:
 
 
 def noise_batch(layout: UnrollLayout, config: RunConfig) -> Batch:
-    """A batch of noise, half of it replay."""
+    """A batch of noise, half of it replay; with pairs both as much of it as `replay_ratio` says, on top."""
     is_replay = np.arange(config.batch_unrolls) % 2 == 0
-    rows = noise(layout, config.batch_unrolls)
+    if config.pairs == "both":
+        on_top = round((config.replay_ratio or 1.0) * config.batch_unrolls)
+        is_replay = np.arange(config.batch_unrolls + on_top) >= config.batch_unrolls
+    rows = noise(layout, len(is_replay))
     return make_batch(rows, is_replay, layout, config.discount, config.reward_clip)
 
 

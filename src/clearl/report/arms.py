@@ -15,6 +15,7 @@ LABELS = {
     "simultaneous": "Simultaneous",
     "sequential": "Baseline (sequential)",
     "clear": "CLEAR",
+    "clear-both": "CLEAR, both of each pair",
     "clear-no-cloning": "CLEAR without cloning",
     "clear-75-25": "CLEAR 75-25",
     "clear-100-replay": "CLEAR 100 % replay",
@@ -81,6 +82,9 @@ def derived_name(run: Run) -> str:
     cloning = [_setting(run, key, 1.0) for key in ("policy_cloning_weight", "value_cloning_weight")]
     fraction, share = _setting(run, "replay_fraction", 0.5), _setting(run, "buffer_share", 0.5)
     name = "clear" + {0.5: "", 0.25: "-75-25", 1.0: "-100-replay"}.get(fraction, f"-replay-{fraction:g}")
+    if run.config.get("pairs") == "both":
+        ratio = _setting(run, "replay_ratio", 1.0)
+        name = "clear-both" + ("" if ratio == 1 else f"-{ratio:g}")
     if not any(cloning):
         name += "-no-cloning"
     if share != 0.5 and run.config.get("buffer_frames") is None:

@@ -37,19 +37,28 @@ class SequenceForecast:
 
 
 def forecast(runs: Sequence[PlannedRun], *, measure_s: float = MEASURE_S) -> list[SequenceForecast]:
-    """One row for each sequence of tasks; the speed is that of a real run of the first CLEAR arm, cut short."""
+    """One row for each sequence of tasks; the speed is that of real runs, cut short."""
     rows = []
     for name in dict.fromkeys(planned.sequence for planned in runs):
         configs = [planned.config for planned in runs if planned.sequence == name]
         try:
-            frames = sum(run_frames(config) for config in configs)
-            nbytes = max(run_replay_bytes(config) for config in configs)
-            speed = measure(next((c for c in configs if c.method == "clear"), configs[0]), measure_s)
-            missing = None
+            lengths = [run_frames(config) for config in configs]
+            frames, nbytes = sum(lengths), max(run_replay_bytes(config) for config in configs)
+            speed, missing = _speed(configs, lengths, measure_s), None
         except ClearlError as error:
             frames, nbytes, speed, missing = sum(map(plain_frames, configs)), 0, None, str(error)
         rows.append(SequenceForecast(name, len(configs), frames, nbytes, speed, missing))
     return rows
+
+
+def _speed(configs: Sequence[RunConfig], frames: Sequence[int], measure_s: float) -> float:
+    """Frames per second over all runs, of which the first CLEAR arm is measured for each size of update."""
+    seconds = 0.0
+    for pairs in dict.fromkeys((config.pairs, config.replay_ratio) for config in configs):
+        same = [index for index, config in enumerate(configs) if (config.pairs, config.replay_ratio) == pairs]
+        measured = next((configs[index] for index in same if configs[index].method == "clear"), configs[same[0]])
+        seconds += sum(frames[index] for index in same) / measure(measured, measure_s)
+    return sum(frames) / seconds
 
 
 def measure(config: RunConfig, seconds: float) -> float:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from clearl.bench.measure import measure
 from clearl.bench.stages import Stage
+from clearl.bench.work import noise_batch
 from clearl.bench.workloads import workload
 from clearl.errors import WorkerError
+from clearl.spaces import discrete_spec
+from clearl.unroll import UnrollLayout
 
 SMALL = {"slots": 4, "batch_unrolls": 4, "unroll_steps": 5, "tasks": ("breakout",), "eval_episodes": 1}
 
@@ -31,3 +36,16 @@ def test_a_stage_that_cannot_work_is_an_error() -> None:
     object.__setattr__(config, "torso", "no such torso")
     with pytest.raises(WorkerError, match="measures inference"), Stage("inference", config) as stage:
         stage.wait_until_ready()
+
+
+ON_TOP = {"pairs": "both", "replay_ratio": 0.5}
+
+
+@pytest.mark.parametrize(("changes", "unrolls", "replayed"), [({}, 32, 16), (ON_TOP, 48, 16)])
+def test_the_batch_that_a_learner_is_measured_on_is_that_of_its_settings(
+    changes: dict[str, Any], unrolls: int, replayed: int
+) -> None:
+    config = workload("minatar", **changes)
+    layout = UnrollLayout(discrete_spec((4, 10, 10), "bool", 6), config.unroll_steps)
+    batch = noise_batch(layout, config)
+    assert (batch.is_replay.numel(), int(batch.is_replay.sum())) == (unrolls, replayed)

@@ -37,6 +37,8 @@ def test_the_name_in_the_meta_data_groups_seeds_in_the_papers_order(make_run):
         ({"method": "clear", "policy_cloning_weight": 0, "value_cloning_weight": 0}, "sequential", "clear-no-cloning"),
         ({"method": "clear", "buffer_share": 1 / 18}, "sequential", "clear-buffer-1/18"),
         ({"method": "clear", "buffer_share": 1 / 180}, "sequential", "clear-buffer-1/180"),
+        ({"method": "clear", "pairs": "both"}, "sequential", "clear-both"),
+        ({"method": "clear", "pairs": "both", "replay_ratio": 0.5}, "sequential", "clear-both-0.5"),
         ({"method": "ewc"}, "sequential", "ewc"),
         ({"method": "baseline"}, "simultaneous", "simultaneous"),
         ({"method": "baseline"}, "separate", "separate"),
