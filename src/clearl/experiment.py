@@ -33,7 +33,7 @@ from clearl.errors import (
 from clearl.learning.batching import Intake
 from clearl.learning.learner import Learner, find_device
 from clearl.methods import make_method
-from clearl.methods.method import Method
+from clearl.methods.method import Method, full_label
 from clearl.nets.network import PolicyNetwork, as_module, build_network
 from clearl.plugins import import_plugins, named_modules
 from clearl.protocols import make_plans
@@ -457,12 +457,15 @@ def _directory_name(plan: Plan) -> str:
 
 
 def _common_meta(config: RunConfig, arm: str | None) -> dict[str, Any]:
+    method = make_method(config)
     return {
         "clearl": __version__,
         "argv": sys.argv[1:],
         "seed": config.seed,
         "method": config.method,
-        "needs_boundaries": make_method(config).needs_boundaries,
+        "label": full_label(method),
+        "colour": method.colour,
+        "needs_boundaries": method.needs_boundaries,
         "suite": config.suite,
         "protocol": config.protocol,
         "arm": arm,

@@ -20,6 +20,8 @@ METHODS: Registry[type[Method]] = Registry(
         "ewc": "clearl.methods.ewc:Ewc",
         "online-ewc": "clearl.methods.ewc:OnlineEwc",
         "progress-compress": "clearl.methods.progress_compress:ProgressCompress",
+        "l2-init": "clearl.methods.l2_init:L2Init",
+        "continual-backprop": "clearl.methods.continual_backprop:ContinualBackprop",
     },
     settings={
         "baseline": "clearl.methods.settings:ClearSettings",
@@ -27,6 +29,8 @@ METHODS: Registry[type[Method]] = Registry(
         "ewc": "clearl.methods.settings:EwcSettings",
         "online-ewc": "clearl.methods.settings:OnlineEwcSettings",
         "progress-compress": "clearl.methods.settings:ProgressCompressSettings",
+        "l2-init": "clearl.methods.settings:L2InitSettings",
+        "continual-backprop": "clearl.methods.settings:ContinualBackpropSettings",
     },
     group="clearl.methods",
 )

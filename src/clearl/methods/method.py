@@ -166,3 +166,9 @@ class Wrapper(Method):
 def layers(method: Method) -> list[Method]:
     """The method and those that it wraps, outermost first."""
     return [method, *layers(method.base)] if isinstance(method, Wrapper) else [method]
+
+
+def full_label(method: Method) -> str:
+    """The label of a method and of those that it wraps, for reports; a base without replay goes without saying."""
+    *wrappers, base = layers(method)
+    return " + ".join(part.label for part in [*wrappers, *([base] if base.replay_fraction or not wrappers else [])])

@@ -100,3 +100,19 @@ class ProgressCompressSettings(OnlineEwcSettings):
         frames, visit = config.compress_frames, config.frames_per_visit
         if frames is not None and not config.compress_on_top and frames >= (visit or math.inf):
             yield f"compress_frames must be less than frames_per_visit ({visit}), got {frames}"
+
+
+@dataclass(frozen=True)
+class L2InitSettings:
+    """L2 init"""
+
+    l2_init_weight: Annotated[Weight, "weight of the squared distance from the initial parameters"] = 0.1
+
+
+@dataclass(frozen=True)
+class ContinualBackpropSettings:
+    """Continual backprop"""
+
+    cbp_replacement_rate: Annotated[Share, "share of the mature units that is replaced at each update"] = 1e-4
+    cbp_maturity_updates: Annotated[int, Between(0, 10**9), "updates before a new unit may be replaced"] = 100
+    cbp_decay: Annotated[float, Between(0, 0.999999), "of the running mean of a unit's utility"] = 0.99

@@ -24,11 +24,11 @@ LABELS = {
     "ewc": "EWC",
     "online-ewc": "Online EWC",
     "progress-compress": "Progress & Compress",
-    "ewc+clear": "EWC + CLEAR",
-    "online-ewc+clear": "Online EWC + CLEAR",
     "progress-compress+clear": "P&C + CLEAR",
+    "l2-init": "L2 init",
+    "continual-backprop": "Continual backprop",
 }
-"""The arms of the paper in the order of its tables, as the report writes them."""
+"""The arms of the paper in the order of its tables, as the report writes them, then other methods of ours."""
 
 _PROBE = " (probe at "
 
@@ -36,7 +36,8 @@ _PROBE = " (probe at "
 def label(name: str) -> str:
     """An arm's name as the report writes it."""
     base, probe, position = name.partition(_PROBE)
-    return LABELS.get(base, base) + (f", probe at {position[:-1]}" if probe else "")
+    parts = " + ".join(LABELS.get(part, part) for part in base.split("+"))
+    return LABELS.get(base, parts) + (f", probe at {position[:-1]}" if probe else "")
 
 
 def base_name(name: str) -> str:

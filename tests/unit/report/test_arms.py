@@ -63,6 +63,11 @@ def test_a_setting_that_an_older_version_did_not_have_stands_at_its_default(make
     assert {arm.name: arm.seeds for arm in _arms(make_run)} == {"clear": [0, 1]}
 
 
+def test_a_combination_is_labelled_by_its_parts():
+    assert label("l2-init+ewc+clear") == "L2 init + EWC + CLEAR"
+    assert label("mine+clear") == "mine + CLEAR" and label("progress-compress+clear") == "P&C + CLEAR"
+
+
 def test_each_position_of_the_probe_is_an_arm(make_run):
     for position in (2, 0):
         make_run("clear", 0, protocol="probe", probe_position=position, name=f"p{position}")

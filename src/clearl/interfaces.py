@@ -1,0 +1,64 @@
+"""What a plug-in may rely on: the seams of clearl, each with a sketch of its use. Re-exports only.
+
+Names here change with a major version and a note in the changelog; everything else may change with any version.
+`docs/extending.md` has a worked example for each kind of plug-in, `clearl.testing` the checks that they must pass.
+A module that registers plug-ins is named by `--imports`, or an installed package has an entry point of the group
+`clearl.methods`, `clearl.corrections`, `clearl.suites`, `clearl.protocols` or `clearl.torsos`.
+
+**Settings.** A plug-in declares its settings as a frozen dataclass in its attribute `settings`. They become flags, keys
+of config files and attributes of the run's config, checked like all others:
+
+    @dataclass(frozen=True)
+    class MySettings:
+        "My method"                                        # the heading in --help
+        my_weight: Annotated[Weight, "weight of my term"] = 0.1
+
+**Method.** `METHODS.register("mine", MyMethod)`; a `Wrapper` adds to another method (`--method mine+clear`):
+
+    class MyMethod(Wrapper):
+        label, settings, terms = "Mine", MySettings, ("my_term",)
+
+        @classmethod
+        def around(cls, base, config): ...                 # config.my_weight
+        def weights(self): return {**super().weights(), "my_term": self.weight}
+        def losses(self, network, batch): return {**super().losses(network, batch), "my_term": ...}
+        def before_step(self, gradients): ...              # change gradients in place
+        def after_step(self, network, optimizer): ...      # change parameters; optimizer.reset(parameter, index)
+
+**Correction.** `CORRECTIONS.register("mine", Mine)`; a class with `from_config`, whose instances map a `Trace` to
+(targets, advantages). `weighted_targets(trace, rhos, cs)` is V-trace's sum with weights of your own.
+
+**Torso.** `TORSOS.register("mine", build)` with `build(observation_shape)` an `nn.Module` that has `out_size`.
+
+**Suite.** `SUITES.register("mine", MySuite)`; a class `(tasks, config)` with `default_tasks`, `known_tasks`, `settings`
+whose instances are a `Suite`: `spec`, `mask(task)`, `make(task, num_envs=, seed=, training=)` gives `Envs`.
+
+**Protocol.** `PROTOCOLS.register("mine", plan)`; a pure function `(tasks, config) -> [Plan(name, segments, evaluate)]`.
+"""
+
+from clearl.config import Between, Count, Lambda, Positive, RunConfig, Share, Tag, Weight
+from clearl.errors import ClearlError, ConfigError
+from clearl.methods import CORRECTIONS, METHODS
+from clearl.methods.corrections import Correction, Trace, weighted_targets
+from clearl.methods.method import Method, OptimizerState, Wrapper, layers
+from clearl.nets.heads import Distribution, Head
+from clearl.nets.network import PolicyNetwork, StepInput, StepOutput, as_module
+from clearl.nets.torsos import TORSOS
+from clearl.protocols import PROTOCOLS
+from clearl.protocols.visits import cyclic_visits, visits_length
+from clearl.registry import Registry
+from clearl.seeding import derive, generator
+from clearl.spaces import ActionSpec, ObservationSpec, PartSpec, TaskSpec, discrete_spec
+from clearl.suites import SUITES, SuiteMaker
+from clearl.tasks.plan import Plan, Segment, single
+from clearl.tasks.suite import Envs, Suite
+from clearl.types import Batch, EnvStep, Visit
+
+__all__ = [
+    "CORRECTIONS", "METHODS", "PROTOCOLS", "SUITES", "TORSOS", "ActionSpec", "Batch", "Between", "ClearlError",
+    "ConfigError", "Correction", "Count", "Distribution", "EnvStep", "Envs", "Head", "Lambda", "Method",
+    "ObservationSpec", "OptimizerState", "PartSpec", "Plan", "PolicyNetwork", "Positive", "Registry", "RunConfig",
+    "Segment", "Share", "StepInput", "StepOutput", "Suite", "SuiteMaker", "Tag", "TaskSpec", "Trace", "Visit", "Weight",
+    "Wrapper", "as_module", "cyclic_visits", "derive", "discrete_spec", "generator", "layers", "single",
+    "visits_length", "weighted_targets",
+]  # fmt: skip

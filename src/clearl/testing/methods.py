@@ -1,0 +1,178 @@
+"""Check a method: it trains, comes back from its state, and keeps to the seam."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from clearl.config import RunConfig
+from clearl.learning.learner import Learner
+from clearl.methods import make_method
+from clearl.methods.method import layers
+from clearl.nets.network import StepInput, as_module, build_network
+from clearl.spaces import discrete_spec
+from clearl.types import Batch, Visit
+
+SPEC = discrete_spec((4,), "float32", 4)
+STEPS, UNROLLS, BATCH_FRAMES, VISIT_UPDATES = 5, 6, 30, 8
+
+
+def check_method(name: str, **settings: Any) -> None:
+    """Run every check on a registered method, or on a combination (`a+b+c`), without and with a recurrent core."""
+    for lstm in (False, True):
+        for check in METHOD_CHECKS:
+            check(name, lstm, **settings)
+
+
+def trains_the_same_twice(name: str, lstm: bool, **settings: Any) -> None:
+    """Over several visits the same, without randomness from outside."""
+    one, two = (a_learner(name, lstm, **settings) for _ in range(2))
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    train(one, range(3 * VISIT_UPDATES))
+    assert torch.equal(torch.get_rng_state(), before), "a method draws from generators of its own, seeded by the config"
+    torch.manual_seed(6)
+    train(two, range(3 * VISIT_UPDATES))
+    assert_same(one, two)
+
+
+def comes_back_bit_for_bit(name: str, lstm: bool, **settings: Any) -> None:
+    """A checkpoint before or after a switch holds all that training depends on."""
+    for updates in (VISIT_UPDATES - 1, VISIT_UPDATES + 3):
+        one, two = (a_learner(name, lstm, **settings) for _ in range(2))
+        train(one, range(updates))
+        state = json.loads(json.dumps(one.state()))
+        two.restore({key: tensor.clone() for key, tensor in one.tensors().items()}, state)
+        for learner in (one, two):
+            train(learner, range(updates, 2 * VISIT_UPDATES + 2))
+        assert_same(one, two)
+
+
+@torch.no_grad()
+def acts_as_it_unrolls(name: str, lstm: bool, **settings: Any) -> None:
+    """Step by step the same policy as in an unroll, and no action outside the mask."""
+    learner = a_learner(name, lstm, **settings)
+    with torch.enable_grad():
+        train(learner, range(VISIT_UPDATES + 2))
+    network, batch = learner.network, a_batch(learner.network.core_size, 99, 0.0)
+    inputs = StepInput(batch.observation, batch.last_action, batch.last_reward, batch.first)
+    unrolled, state = network.unroll(inputs, batch.core_state), batch.core_state
+    uniform = torch.rand(UNROLLS, generator=torch.Generator().manual_seed(0))
+    for t in range(STEPS + 1):
+        acted = network.act(StepInput(*(part[t] for part in inputs)), state)
+        evaluated = network.act(StepInput(*(part[t] for part in inputs)), state, column="evaluate")
+        state = acted.state
+        torch.testing.assert_close(acted.policy, unrolled.policy[t], rtol=1e-5, atol=1e-5)
+        assert evaluated.policy.shape == acted.policy.shape and evaluated.state.shape == state.shape
+        action = network.head.distribution(evaluated.policy, batch.mask).sample(uniform)
+        assert batch.mask[torch.arange(UNROLLS), action].all(), "an action that the task does not have"
+    torch.testing.assert_close(state, unrolled.state, rtol=1e-5, atol=1e-5)
+
+
+def says_what_it_is(name: str, lstm: bool, **settings: Any) -> None:
+    """Labels, boundaries, share of replay, weights and diagnostics are there and make sense."""
+    method = make_method(RunConfig(method=name, **settings))
+    for layer in layers(method):
+        assert layer.label, f"{type(layer).__name__} needs a label for reports"
+        assert layer.colour == "" or re.fullmatch("#[0-9a-f]{6}", layer.colour), f"colour {layer.colour!r}"
+        assert layer.replay_fraction == method.replay_fraction, "a wrapper replays what its base replays"
+    assert method.needs_boundaries == any(type(layer).needs_boundaries for layer in layers(method))
+    assert 0 <= method.replay_fraction <= 1
+    assert all(math.isfinite(weight) for weight in method.weights().values())
+    assert all(math.isfinite(number) for number in method.diagnostics().values())
+
+
+def is_told_of_visits_only_if_it_needs_them(name: str, lstm: bool, **settings: Any) -> None:
+    """No layer that does without boundaries is told task, index or switch."""
+    learner = a_learner(name, lstm, **settings)
+    told: list[object] = []
+    for layer in layers(learner.method):
+        if not layer.needs_boundaries:
+            vars(layer)["visit"] = lambda *what: told.append(what)
+    train(learner, range(VISIT_UPDATES + 2))
+    assert not told, "a method that needs no boundaries was told of a visit"
+
+
+def hands_over_its_network(name: str, lstm: bool, **settings: Any) -> None:
+    """Workers build their own network and are sent the state dict, which must be all there is to it."""
+    learner, other = (a_learner(name, lstm, **settings) for _ in range(2))
+    train(learner, range(VISIT_UPDATES + 2))
+    as_module(other.network).load_state_dict(as_module(learner.network).state_dict())
+    batch = a_batch(learner.network.core_size, 99, 0.0)
+    inputs = StepInput(batch.observation, batch.last_action, batch.last_reward, batch.first)
+    one, two = (network.unroll(inputs, batch.core_state) for network in (learner.network, other.network))
+    assert torch.equal(one.policy, two.policy)
+    for in_training in (False, True):
+        columns = [each.network.evaluated_columns(in_training=in_training) for each in (learner, other)]
+        assert columns[0] == columns[1]
+
+
+METHOD_CHECKS: tuple[Callable[..., None], ...] = (
+    trains_the_same_twice,
+    comes_back_bit_for_bit,
+    acts_as_it_unrolls,
+    says_what_it_is,
+    is_told_of_visits_only_if_it_needs_them,
+    hands_over_its_network,
+)
+
+
+def a_learner(name: str, lstm: bool, **settings: Any) -> Learner:
+    """A small learner of a method, on vectors."""
+    config = RunConfig(
+        **{"method": name, "torso": "mlp", "lstm": lstm, "lstm_size": 5, "fisher_batches": 3, **settings}
+    )
+    method = make_method(config)
+    network = method.build_network(
+        lambda: build_network(SPEC, torso=config.torso, lstm=lstm, lstm_size=config.lstm_size, seed=1)
+    )
+    return Learner(network=network, method=method, config=config, batch_frames=BATCH_FRAMES, total_frames=None)
+
+
+def train(learner: Learner, updates: range) -> None:
+    """Some updates, in visits of 8 to two tasks by turns."""
+    for update in updates:
+        index, frames = update // VISIT_UPDATES, VISIT_UPDATES * BATCH_FRAMES
+        visit = Visit(index, ("ab"[index % 2],), update * BATCH_FRAMES, index * frames, (index + 1) * frames)
+        batch = a_batch(learner.network.core_size, update, learner.method.replay_fraction)
+        stats = learner.update(batch, visit if learner.method.needs_boundaries else None)
+        assert stats.applied, f"update {update} was not finite"
+        assert stats.loss.keys() == learner.method.weights().keys(), "losses and weights have the same names"
+        assert all(math.isfinite(value) for value in stats.loss.values()), f"losses {stats.loss}"
+
+
+def a_batch(core_size: int, seed: int, replay_fraction: float) -> Batch:
+    """Two tasks with two actions each, in turns; a masked action is in none of them."""
+    rng = torch.Generator().manual_seed(seed)
+    shape, allowed = (STEPS, UNROLLS), torch.arange(UNROLLS) % 2
+    mask = torch.zeros(UNROLLS, 4, dtype=torch.bool)
+    mask[torch.arange(UNROLLS), allowed] = mask[torch.arange(UNROLLS), allowed + 2] = True
+    return Batch(
+        observation=torch.randn(STEPS + 1, UNROLLS, 4, generator=rng),
+        first=torch.rand(STEPS + 1, UNROLLS, generator=rng) < 0.2,
+        last_action=torch.randint(4, (STEPS + 1, UNROLLS), generator=rng),
+        last_reward=torch.randn(STEPS + 1, UNROLLS, generator=rng),
+        core_state=torch.randn(UNROLLS, core_size, generator=rng),
+        action=allowed + 2 * torch.randint(2, shape, generator=rng),
+        reward=torch.randn(shape, generator=rng),
+        discount=torch.full(shape, 0.9),
+        valid=torch.rand(shape, generator=rng) < 0.9,
+        mask=mask,
+        behaviour_policy=torch.randn(*shape, 4, generator=rng),
+        behaviour_value=torch.randn(shape, generator=rng),
+        is_replay=torch.arange(UNROLLS) < round(replay_fraction * UNROLLS),
+    )
+
+
+def assert_same(one: Learner, two: Learner) -> None:
+    """Two learners stand at the same point, bit for bit."""
+    assert json.dumps(one.state()) == json.dumps(two.state()), "states differ"
+    tensors = two.tensors()
+    assert one.tensors().keys() == tensors.keys(), "tensors of other names"
+    for name, tensor in one.tensors().items():
+        assert torch.equal(tensor, tensors[name]), f"tensor {name} differs"

@@ -1,0 +1,71 @@
+"""The page on plug-ins: every Python block runs, in order, and its checks pass."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clearl.methods import METHODS
+from clearl.records.run_dir import RunDir
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_block_of_the_page_runs(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "extending.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    assert len(blocks) == 5
+    (tmp_path / "page.py").write_text("\n".join(blocks) + "\nprint('all checks passed')\n")
+    done = subprocess.run([sys.executable, "-W", "error", "page.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.endswith("all checks passed\n"), done.stderr
+
+
+def test_the_example_is_short_and_outside_the_package() -> None:
+    assert len((ROOT / "examples" / "own_method.py").read_text().splitlines()) <= 40
+
+
+def test_the_example_runs_by_its_name_with_its_setting(tmp_path: Path) -> None:
+    command = [
+        sys.executable, "-m", "clearl", "run", "--imports", "examples.own_method", "--method", "pull-to-start+clear",
+        "--pull-weight", "0.05", "--tasks", "breakout", "--runtime", "inline", "--slots", "4", "--batch-unrolls", "4",
+        "--unroll-steps", "5", "--frames-per-visit", "200", "--record-every-updates", "1", "--eval-every-frames", "200",
+        "--eval-episodes", "1", "--eval-max-steps", "20", "--quiet", "--out", str(tmp_path / "run"),
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    pulls = [row["loss"]["pull"] for row in rows if row["kind"] == "train"]
+    assert pulls[0] == 0 and pulls[-1] > 0
+    run_dir = RunDir.open(tmp_path / "run")
+    assert "pull_weight: 0.05" in run_dir.config_text
+    assert run_dir.meta["label"] == "Pull to start + CLEAR"
+
+
+def test_the_example_passes_the_public_check() -> None:
+    code = "import examples.own_method, clearl.testing; clearl.testing.check_method('pull-to-start'); print('passed')"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "passed\n", done.stderr
+
+
+def test_a_wrong_method_fails_the_public_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    from clearl.methods.method import Wrapper
+    from clearl.testing import check_method
+
+    class Forgetful(Wrapper):
+        """Keeps a count that no checkpoint holds."""
+
+        label, updates = "Forgetful", 0
+
+        def losses(self, network, batch):
+            self.updates += 1
+            losses = super().losses(network, batch)
+            return {**losses, "value": losses["value"] * (1 + self.updates % 7)}
+
+    monkeypatch.setitem(METHODS._entries, "forgetful", Forgetful)
+    with pytest.raises(AssertionError, match="differs"):
+        check_method("forgetful+clear")
