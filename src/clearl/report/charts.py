@@ -12,7 +12,7 @@ from clearl.report.stats import Stat
 from clearl.report.style import FAINT, INK, Panels, arm_colours, fit, grid_columns, panel_width, text_width
 from clearl.report.summary import Summary
 
-_MEAN_OF_ALL = "mean of all tasks, normalised"
+_MEAN_OF_ALL = "all tasks, normalised"
 
 
 def bars(new_figure: Any, summary: Summary, *, note: str) -> Any:
@@ -65,8 +65,7 @@ def probe(new_figure: Any, summary: Summary, *, note: str) -> Any:
 def _bar_values(summary: Summary, task: str, names: Sequence[str]) -> dict[str, Stat]:
     """Arm to the score that its bar shows."""
     if task == _MEAN_OF_ALL:
-        means = {name: summary.arms[name].normalised for name in names}
-        return {name: Stat((mean,)) for name, mean in means.items()}
+        return {name: Stat(tuple(summary.arms[name].scores.tolist())) for name in names}
     return {name: summary.arms[name].stat(task, "cumulative") or Stat(()) for name in names}
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -217,6 +218,17 @@ def test_the_number_of_seeds_is_told_as_it_is(make_run, tmp_path):
     make_run("sequential", 0)
     make_report([make_run.root], tmp_path / "report")
     assert "<b>1 to 2</b>seeds each" in (tmp_path / "report" / "index.html").read_text()
+
+
+def test_runs_of_version_0_1_are_reported(tmp_path):
+    """Two runs of different lengths, one of them interrupted, both without evaluations at their switches."""
+    old = Path(__file__).parents[2] / "data" / "version-0.1"
+    summary = make_report([old], tmp_path / "report")
+    notes = " ".join(summary.notes)
+    assert "which are not switch evaluations" in notes and "different lengths" in notes and "not finished" in notes
+    assert str(old / "finished") in notes
+    finished = make_report([old / "finished"], tmp_path / "other").arms["clear"].tasks
+    assert finished["CartPole-v1"]["kept"].mean is not None and finished["Acrobot-v1"]["final"].mean == -60.0
 
 
 def test_out_must_be_a_directory(make_run, tmp_path):
