@@ -1,18 +1,21 @@
-"""The constants of EWC, online EWC and Progress & Compress for the laptop comparison, searched on seeds of their own.
+"""Lambdas of EWC, online EWC and Progress & Compress for the laptop comparison, searched on seeds of their own.
 
-`python tools/search_constants.py OUT [--jobs 2]` runs the grid below on the three control schemes, two cycles each,
-goes on where it stopped, and writes `docs/results/search/README.md`. What it chooses stands in `reproduce/catalog.py`.
+`python tools/search_constants.py OUT [--jobs 2]` goes on where it stopped and writes `docs/results/search/README.md`.
+Of a lifetime it uses at most the first tenth of the frames, since a user must choose before living through it. A grid
+grows by its own step until the best value lies inside. What it chooses stands in `reproduce/catalog.py`.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from clearl.config import resolve
+from clearl.config import RunConfig, resolve
 from clearl.report.load import load_runs
 from clearl.report.metrics import cumulative, final
 from clearl.report.retention import kept
@@ -21,55 +24,94 @@ from clearl.reproduce.catalog import SCHEMES, PlannedRun
 from clearl.reproduce.runner import run_all
 
 ROOT = Path(__file__).resolve().parent.parent
-SEEDS = (100, 101)
-CYCLES = 2
-GRID: dict[str, list[dict[str, float | bool]]] = {
-    "baseline": [{}],
-    "ewc": [{"ewc_lambda": value} for value in (1e4, 1e5, 1e6)],
-    "online-ewc": [{"online_ewc_lambda": value} for value in (2.5e4, 2.5e5, 1e6)],
-    "progress-compress": [
-        {"online_ewc_lambda": value, "compress_frames": frames, "reset_active": reset}
-        for value in (2.5e3, 2.5e5)
-        for frames in (30_000, 60_000)
-        for reset in (True, False)
-    ],
-}
+SEQUENCE = SCHEMES["laptop"]
+SEEDS = (100, 101, 102)
+"""No reported run uses them: those count from 0."""
+SHARE = 0.1
+"""Of a lifetime's frames that may be used."""
+MOST_STEPS = 6
+"""Values that a grid may grow by; a best value that is still at an edge is then said to be so."""
 
 
-def planned() -> dict[str, list[PlannedRun]]:
-    """By the name of the grid's point, a run for each seed."""
-    points: dict[str, list[PlannedRun]] = {}
-    for method, settings in GRID.items():
-        for constants in settings:
-            name = "-".join([method, *(f"{value:g}" for value in constants.values())])
-            flags = {**SCHEMES["laptop"].settings, **constants, "cycles": CYCLES, "method": method}
-            points[name] = [
-                PlannedRun("search", name, resolve("minatar-schemes", flags={**flags, "seed": seed})) for seed in SEEDS
-            ]
-    return points
+@dataclass(frozen=True)
+class Search:
+    """One method's lambda, on a grid of powers of `step`."""
+
+    method: str
+    setting: str
+    start: tuple[float, ...]
+    step: float
+    others: Mapping[str, Any]
 
 
-def table(out: Path) -> list[str]:
-    """Mean over tasks and seeds of each measure; the best of each method by cumulative score in bold."""
-    lines = ["| method | constants | cumulative | by seed | kept | final |", "|---|---|---|---|---|---|"]
-    points = planned()
-    for method, settings in GRID.items():
-        names = ["-".join([method, *(f"{value:g}" for value in constants.values())]) for constants in settings]
-        runs = {name: [load_runs([out / run.path])[0] for run in points[name]] for name in names}
-        scores = {name: [_over_tasks(run, cumulative) for run in runs[name]] for name in names}
-        best = max(names, key=lambda name: float(np.mean(scores[name])))
-        for name, constants in zip(names, settings, strict=True):
-            what = ", ".join(f"`{key}` {value:g}" for key, value in constants.items()) or "none"
-            mean = f"{np.mean(scores[name]):.2f}"
-            by_seed = ", ".join(f"{score:.2f}" for score in scores[name])
-            others = [np.mean([_over_tasks(run, measure) for run in runs[name]]) for measure in (_kept, final)]
-            shown = [f"**{what}**", f"**{mean}**"] if name == best and len(names) > 1 else [what, mean]
-            lines.append(f"| {method} | {' | '.join(shown)} | {by_seed} | {others[0]:.2f} | {others[1]:.2f} |")
+SEARCHES = (
+    Search("ewc", "ewc_lambda", (300.0, 1e3, 3e3, 1e4), 10**0.5, {}),
+    Search("online-ewc", "online_ewc_lambda", (25.0, 75.0, 175.0), 3.0, {}),
+    Search("progress-compress", "online_ewc_lambda", (25.0, 75.0, 175.0), 3.0, {"reset_active": True}),
+    Search("progress-compress", "online_ewc_lambda", (25.0, 75.0, 175.0), 3.0, {"reset_active": False}),
+)
+
+
+def tuning_settings(config: RunConfig) -> dict[str, Any]:
+    """The first visits of the lifetime of `config`, at least two of them, in at most a tenth of its frames."""
+    visit = config.frames_per_visit
+    assert visit is not None, "a lifetime is counted in frames"
+    budget = int(SHARE * config.cycles * len(config.tasks) * visit)
+    visits = min(len(config.tasks), max(2, budget // visit))
+    return {"tasks": config.tasks[:visits], "cycles": 1, "frames_per_visit": min(visit, budget // visits)}
+
+
+def next_value(scores: Mapping[float, float], step: float) -> float | None:
+    """The value beyond the edge at which the best score lies; None where it lies inside."""
+    values = sorted(scores)
+    best = max(values, key=lambda value: scores[value])
+    if best == values[0]:
+        return best / step
+    return best * step if best == values[-1] else None
+
+
+def search(one: Search, out: Path, jobs: int) -> dict[float, list[Run]] | None:
+    """Runs by value, until the best lies inside or the grid has grown enough; None if stopped."""
+    tried: dict[float, list[Run]] = {}
+    waiting: list[float] = list(one.start)
+    while waiting:
+        planned = {value: [_planned(one, value, seed) for seed in SEEDS] for value in waiting}
+        if not run_all([run for runs in planned.values() for run in runs], out, jobs=jobs):
+            return None
+        tried |= {value: [load_runs([out / run.path])[0] for run in runs] for value, runs in planned.items()}
+        beyond = next_value({value: _mean(runs, cumulative) for value, runs in tried.items()}, one.step)
+        grown = len(tried) - len(one.start)
+        waiting = [] if beyond is None or grown >= MOST_STEPS else [float(f"{beyond:.3g}")]
+    return tried
+
+
+def _planned(one: Search, value: float, seed: int) -> PlannedRun:
+    life = resolve(SEQUENCE.preset, flags=SEQUENCE.settings)
+    flags = {**SEQUENCE.settings, **one.others, **tuning_settings(life), "method": one.method, one.setting: value}
+    name = "-".join([one.method, *(f"{key}={given}" for key, given in one.others.items()), f"{value:g}"])
+    return PlannedRun("search", name, resolve(SEQUENCE.preset, flags={**flags, "seed": seed}))
+
+
+def table(one: Search, tried: Mapping[float, Sequence[Run]]) -> list[str]:
+    """A line for each value; the best by cumulative score in bold."""
+    scores = {value: _mean(runs, cumulative) for value, runs in tried.items()}
+    best, lines = max(sorted(scores), key=lambda value: scores[value]), []
+    others = "".join(f", `{key}` {given}" for key, given in one.others.items())
+    edge = " (at the edge)" if next_value(scores, one.step) is not None else ""
+    for value in sorted(tried):
+        shown = f"**{value:g}**{edge}" if value == best else f"{value:g}"
+        by_seed = ", ".join(f"{_over_tasks(run, cumulative):.2f}" for run in tried[value])
+        rest = " | ".join(f"{_mean(tried[value], measure):.2f}" for measure in (_kept, final))
+        lines.append(f"| {one.method}{others} | {shown} | {scores[value]:.2f} | {by_seed} | {rest} |")
     return lines
 
 
 def _kept(run: Run, task: str) -> float | None:
     return kept(run, task, float(run.curves[task].returns[0]))
+
+
+def _mean(runs: Sequence[Run], measure: Callable[[Run, str], float | None]) -> float:
+    return float(np.mean([_over_tasks(run, measure) for run in runs]))
 
 
 def _over_tasks(run: Run, measure: Callable[[Run, str], float | None]) -> float:
@@ -84,16 +126,20 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
-    runs = [run for point in planned().values() for run in point]
-    if not run_all(sorted(runs, key=lambda run: run.config.seed), arguments.out, jobs=arguments.jobs):
-        return
-    seeds = " and ".join(map(str, SEEDS))
+    lines = []
+    for one in SEARCHES:
+        tried = search(one, arguments.out, arguments.jobs)
+        if tried is None:
+            return
+        lines += table(one, tried)
+    used = tuning_settings(resolve(SEQUENCE.preset, flags=SEQUENCE.settings))
     page = [
-        "# Constants of the methods that are compared with", "",
-        f"Control schemes of MinAtar's Breakout, {CYCLES} cycles of 120,000 frames a visit, seeds {seeds}, which no "
-        "reported run uses. `cumulative` is the mean of the evaluated return over all of training, averaged over "
-        "tasks; the best of each method is the one that the comparison takes.", "",
-        *table(arguments.out), "",
+        "# Lambdas of the methods that are compared with", "",
+        f"{', '.join(used['tasks'])}, one visit of {used['frames_per_visit']:,} frames each: at most {SHARE:.0%} of "
+        f"the frames of a reported run. Seeds {', '.join(map(str, SEEDS))}, which no reported run uses. `cumulative` "
+        "is the mean of the evaluated return over these frames, averaged over tasks; a grid grew until its best was "
+        "inside.", "",
+        "| method | lambda | cumulative | by seed | kept | final |", "|---|---|---|---|---|---|", *lines, "",
         "```console", "$ python tools/search_constants.py OUT", "```", "",
     ]  # fmt: skip
     target = ROOT / "docs" / "results" / "search"

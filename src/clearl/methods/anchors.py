@@ -68,7 +68,7 @@ class TaskAnchors:
 
     Each F is as estimated: the mean of squared gradients of log pi per step, against losses that are summed over a
     batch. The published lambdas of 500 to 3000 were for Fishers that are not normalised, and fit: on MinAtar's control
-    schemes the gradient of the penalty is then 0.03 to 0.3 of that of the losses after 20 updates of the second visit.
+    schemes the gradient of the penalty is then 0.03 to 0.2 of that of the losses after 20 updates of the second visit.
     """
 
     def __init__(self, *, omit_current: bool = False) -> None:
