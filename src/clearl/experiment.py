@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 import sys
@@ -37,6 +38,7 @@ from clearl.methods.method import Method, full_label
 from clearl.nets.network import PolicyNetwork, as_module, build_network
 from clearl.plugins import import_plugins, named_modules
 from clearl.protocols import make_plans
+from clearl.protocols.schedule import schedule_tasks
 from clearl.records.mirrors import check_mirrors, open_mirrors
 from clearl.records.run_dir import (
     CONFIG_FILE,
@@ -69,6 +71,7 @@ from clearl.storage.checkpoints import CheckpointStore
 from clearl.suites import make_suite
 from clearl.tasks.plan import Plan, lengthened, plan_from_json
 from clearl.tasks.schedule import PlanCursor
+from clearl.tasks.suite import Suite
 from clearl.unroll import UnrollLayout
 
 PARTS_ENTRY = "clearl.experiment:load_factory"
@@ -205,7 +208,7 @@ def run(
     refuse_foreign(out)
     import_plugins(named_modules(vars(config)))
     _check_machine(config)
-    suite = make_suite(config.suite, config.tasks, config)
+    suite = _suite(config)
     config = replace(config, tasks=suite.tasks)
     plans = _recorded_plans(out) or method_plans(config, suite.tasks)
     with stop_on_signals() as stop:
@@ -267,7 +270,7 @@ def load_agent(path: Path, *, trust: bool = False) -> Agent:
 
 def run_frames(config: RunConfig) -> int:
     """Environment frames that a run will train on, over all its networks; 0 where visits end by episodes."""
-    suite = make_suite(config.suite, config.tasks, config)
+    suite = _suite(config)
     return sum(plan.total_frames or 0 for plan in method_plans(config, suite.tasks))
 
 
@@ -276,6 +279,19 @@ def _recorded_plans(out: Path) -> list[Plan]:
     if not holds_run(out) or not RunDir(out).meta.get("extensions"):
         return []
     return [plan_from_json(RunDir(out).meta["plan"])]
+
+
+def _suite(config: RunConfig) -> Suite:
+    """The suite of a run that is about to begin; where nobody named tasks, with those of its schedule."""
+    if config.schedule is None or config.tasks:
+        return make_suite(config.suite, config.tasks, config)
+    return make_suite(config.suite, schedule_tasks(Path(config.schedule)), config)
+
+
+def planned(config: RunConfig) -> list[Plan]:
+    """The plans of a run, one for each network, without starting anything."""
+    import_plugins(named_modules(vars(config)))
+    return method_plans(config, _suite(config).tasks)
 
 
 def method_plans(config: RunConfig, tasks: Sequence[str]) -> list[Plan]:
@@ -289,10 +305,18 @@ def run_replay_bytes(config: RunConfig) -> int:
     method = make_method(config)
     if method.replay_fraction == 0:
         return 0
-    suite = make_suite(config.suite, config.tasks, config)
+    suite = _suite(config)
     layout = UnrollLayout(suite.spec, config.unroll_steps, make_network(config, suite.spec, method).core_size)
     frames = config.buffer_size_frames(run_frames(config))
     return forecast_bytes(layout, frames, waste_share=config.replay_waste_share).disk_nbytes
+
+
+def _check_schedule(config: RunConfig, plan: Plan, run_dir: RunDir) -> None:
+    """Refuse to go on with another plan than the run began with: the schedule is a file, which may have changed."""
+    if config.schedule is not None and run_dir.meta.get("plan") != json.loads(json.dumps(asdict(plan))):
+        raise RunDirectoryError(
+            f"{config.schedule} is not the schedule that {run_dir.path} began with; put that back, or use another --out"
+        )
 
 
 def _run_plan(
@@ -301,6 +325,7 @@ def _run_plan(
     with _claimed(config, out, lambda: _meta(config, plan, out, spec, options.arm), options) as run_dir:
         if run_dir.status == "finished":
             return RunResult(out, "finished", trained=False)
+        _check_schedule(config, plan, run_dir)
         if config.learner_threads is not None:
             torch.set_num_threads(config.learner_threads)
         run_dir.set_status("running")
@@ -370,7 +395,9 @@ def open_job(order: RunSpec) -> Iterator[RunContext]:
             learner=parts.learner(plan),
             intake=parts.intake(),
             cursor=PlanCursor(plan, config.slots),
-            recorder=Recorder(writer, record_every_updates=config.record_every_updates, listeners=watchers),
+            recorder=Recorder(
+                writer, record_every_updates=config.record_every_updates, listeners=watchers, thins=plan.forever
+            ),
             checkpoints=checkpoints,
             run_dir=run_dir.path,
             stop=order.stop,

@@ -15,6 +15,7 @@ VARIANTS = {
     "lstm": small_config(lstm=True, tasks=("breakout", "breakout@1", "asterix")),
     "both": small_config(pairs="both", replay_ratio=0.7, diagnose_every_updates=5),
     "both, several draws, lstm": small_config(pairs="both", replay_ratio=2.5, lstm=True, replay_state="burn-in"),
+    "tasks that fade into each other": small_config(protocol="overlap", frames_per_visit=400),
     "rmsprop, annealed, mixed tasks": small_config(optimizer="rmsprop", anneal=True, protocol="simultaneous"),
 }
 

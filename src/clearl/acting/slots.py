@@ -16,6 +16,9 @@ from clearl.seeding import derive
 from clearl.tasks.suite import Envs
 from clearl.tasks.vectors import BundledEnvs, Seat, combine, is_divisible
 
+_MOST_IDLE_TASKS = 8
+"""Tasks whose environments are kept while nobody plays them: a drift may pass through hundreds."""
+
 MakeEnvs = Callable[[str, int, int], Envs]
 """Makes environments out of (task, how many, seed)."""
 
@@ -55,7 +58,8 @@ class SlotEnvironments:
         self._make_envs, self._slots, self._seed = make, list(slots), seed
         self.groups: list[Group] = []
         self.starts = 0
-        self._made: list[Envs] = []
+        self._made: dict[str, list[Envs]] = {}
+        """Every environment by task, the task that was played last at the end."""
         self._whole: dict[tuple[str, int], Envs] = {}
         """Vectors by task and size, as they were built; taken out of it once a part of one has moved."""
         self._free: dict[str, list[Envs]] = defaultdict(list)
@@ -66,7 +70,9 @@ class SlotEnvironments:
         before = {int(slot): (group, i) for group in self.groups for i, slot in enumerate(group.slots)}
         old, self.groups = self.groups, []
         self._release(old, tasks)
-        return [start for task in dict.fromkeys(tasks) for start in self._regroup(task, tasks, before)]
+        starts = [start for task in dict.fromkeys(tasks) for start in self._regroup(task, tasks, before)]
+        self._close_idle(tasks)
+        return starts
 
     def state(self) -> list[dict[str, Any]] | None:
         """What is played, as JSON types and arrays; None if an environment has no state."""
@@ -84,11 +90,8 @@ class SlotEnvironments:
 
     def close(self) -> None:
         """Close every environment."""
-        for envs in self._made:
-            envs.close()
-        self._made.clear()
-        self._whole.clear()
-        self._free.clear()
+        for task in list(self._made):
+            self._close_task(task)
 
     @contextmanager
     def faults_named(self, slots: np.ndarray) -> Iterator[None]:
@@ -172,5 +175,20 @@ class SlotEnvironments:
 
     def _make(self, task: str, count: int) -> Envs:
         seed = derive(self._seed, "environments", self._slots[0], task, count)
-        self._made.append(self._make_envs(task, count, seed))
-        return self._made[-1]
+        made = self._made.setdefault(task, [])
+        made.append(self._make_envs(task, count, seed))
+        return made[-1]
+
+    def _close_idle(self, tasks: Sequence[str]) -> None:
+        """Close the environments of tasks that were not played for long, where there are many of them."""
+        for task in dict.fromkeys(tasks):
+            self._made[task] = self._made.pop(task, [])
+        while len(self._made) > len(set(tasks)) + _MOST_IDLE_TASKS:
+            self._close_task(next(iter(self._made)))
+
+    def _close_task(self, task: str) -> None:
+        for envs in self._made.pop(task):
+            envs.close()
+        self._free.pop(task, None)
+        for key in [key for key in self._whole if key[0] == task]:
+            del self._whole[key]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from clearl.cli.arguments import POSITIONAL, parse
 from clearl.config import Between
-from clearl.errors import ConfigError
+from clearl.errors import ClearlError, ConfigError
 from clearl.plugins import import_plugins
 
 if TYPE_CHECKING:
@@ -33,9 +34,15 @@ def main(argv: list[str]) -> int:
         raise ConfigError("check needs an environment, as in: clearl check gym:CartPole-v1")
 
     from clearl.tasks.checker import check_env
+    from clearl.tasks.single import list_parameters
 
     import_plugins(args.imports)
-    return max(_show(name, check_env(name, steps=args.steps)) for name in ids)
+    worst = 0
+    for name in ids:
+        worst = max(worst, _show(name, check_env(name, steps=args.steps)))
+        with suppress(ClearlError):  # the findings said why it cannot be made
+            print(f"    parameters ({name}?name=value): {list_parameters(name)}")
+    return worst
 
 
 def _show(name: str, findings: list[Finding]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,6 +34,7 @@ class RunArgs:
     trust: Trust = False
     from_: Annotated[str | None, "go on with a copy of this run: its agent and its memory, on what comes next"] = None
     extend: Annotated[str | None, "go on with this run itself, on what comes next"] = None
+    dry_run: Annotated[bool, "draw the plan of the run and start nothing"] = False
 
 
 def main(argv: list[str]) -> int:
@@ -48,6 +50,8 @@ def main(argv: list[str]) -> int:
         import_asked(in_file, source=args.config, imports=named_modules(flags), trust=args.trust)
     config = resolve(file=args.config, flags=flags)
     import_plugins(named_modules(vars(config)))
+    if args.dry_run:
+        return _show_plan(config)
     return train(config, args.out, console=not args.quiet, arm=args.arm, overwrite=args.overwrite)
 
 
@@ -78,6 +82,15 @@ def go_on(args: RunArgs, flags: dict[str, Any]) -> int:
             tell(f"{out} goes on from frame {extension.frames:,}")
     config = from_yaml(RunDir.open(Path(out)).config_text, out)
     return train(config, out, console=not args.quiet, arm=args.arm)
+
+
+def _show_plan(config: RunConfig) -> int:
+    from clearl.cli.plan import draw_plans
+    from clearl.experiment import planned
+
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    print(draw_plans(planned(config), plain="utf" not in encoding.lower()))
+    return 0
 
 
 def train(config: RunConfig, out: str, **options: Any) -> int:

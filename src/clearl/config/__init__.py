@@ -15,6 +15,7 @@ from clearl.config.engine import (
 )
 from clearl.config.owners import owned_settings
 from clearl.config.run import (
+    FOREVER,
     MAY_CHANGE,
     PRESETS_DIR,
     RunConfig,
@@ -31,7 +32,7 @@ from clearl.config.run import (
 )
 
 __all__ = [
-    "MAY_CHANGE", "PRESETS_DIR", "Between", "Count", "Lambda", "Positive", "RunConfig", "Setting", "Share", "Tag",
-    "Weight", "diff", "from_yaml", "load_preset", "load_settings", "load_yaml", "names_tagged", "owned_settings",
+    "FOREVER", "MAY_CHANGE", "PRESETS_DIR", "Between", "Count", "Lambda", "Positive", "RunConfig", "Setting", "Share",
+    "Tag", "Weight", "diff", "from_yaml", "load_preset", "load_settings", "load_yaml", "names_tagged", "owned_settings",
     "parse_settings", "parse_yaml", "preset_names", "resolve", "settings", "settings_of", "to_yaml",
 ]  # fmt: skip

@@ -37,6 +37,14 @@ def _number(value: float) -> str:
     return f"{value:_}" if isinstance(value, int) else f"{value:g}"
 
 
+@dataclass(frozen=True)
+class Word:
+    """A word that a number may be given as, outside of its range."""
+
+    text: str
+    value: int
+
+
 class Tag(Enum):
     """A property of a setting, written beside its type."""
 
@@ -75,11 +83,15 @@ class Setting:
     """`dataclasses.MISSING` where it must be given."""
     group: str
     """The first line of the docstring of the class that declares it: the heading of its group in `--help`."""
+    words: tuple[Word, ...] = ()
 
     def checked(self, value: Any) -> Any:
         """The value in the field's own type, or an error that names the field and what it takes."""
         if value is None and self.optional:
             return None
+        for word in self.words:
+            if value in (word.text, word.value) and not isinstance(value, bool):
+                return word.value
         converted = _converted(value, self.kind)
         if converted is None or (self.limits and not self.limits.low <= converted <= self.limits.high):
             raise ConfigError(f"{self.name} must be {self.expected}, got {shown(value)}")
@@ -92,6 +104,7 @@ class Setting:
             text = "one of " + ", ".join(get_args(self.kind))
         else:
             text = _IN_WORDS[self.kind] + (f" {self.limits}" if self.limits else "")
+            text += "".join(f" or {word.text}" for word in self.words)
         return text + (" or none" if self.optional else "")
 
 
@@ -103,7 +116,7 @@ def settings_of(kind: type) -> dict[str, Setting]:
 
 
 def _setting(kind: type, field: dataclasses.Field[Any], hint: Any) -> Setting:
-    limits, text, tags, optional = None, "", set(), False
+    limits, text, tags, optional, words = None, "", set(), False, ()
     declaring = next(part for part in reversed(kind.__mro__) if field.name in vars(part).get("__annotations__", {}))
     heading = (declaring.__doc__ or declaring.__name__).partition("\n")[0].rstrip(".")
     while True:
@@ -112,13 +125,14 @@ def _setting(kind: type, field: dataclasses.Field[Any], hint: Any) -> Setting:
                 limits = extra if isinstance(extra, Between) else limits
                 text = extra if isinstance(extra, str) else text
                 tags |= {extra} if isinstance(extra, Tag) else set()
+                words += (extra,) if isinstance(extra, Word) else ()
             hint = hint.__origin__
         elif get_origin(hint) in (Union, types.UnionType):
             optional = True
             (hint,) = (part for part in get_args(hint) if part is not type(None))
         else:
             plain = tuple if get_origin(hint) is tuple else hint
-            return Setting(field.name, plain, optional, limits, text, frozenset(tags), field.default, heading)
+            return Setting(field.name, plain, optional, limits, text, frozenset(tags), field.default, heading, words)
 
 
 def _converted(value: Any, kind: Any) -> Any:

@@ -15,6 +15,7 @@ from clearl.config.engine import (
     Setting,
     Share,
     Tag,
+    Word,
     dump_yaml,
     load_yaml,
     parse_yaml,
@@ -23,6 +24,9 @@ from clearl.config.engine import (
 from clearl.config.owners import check_owned, owned_settings, recorded_settings
 from clearl.errors import ConfigError, UnknownNameError
 from clearl.plugins import name_problem, named_modules
+
+FOREVER = -1
+"""The value of `cycles` for a run without an end."""
 
 PRESETS_DIR = Path(__file__).parents[1] / "presets"
 
@@ -39,10 +43,18 @@ class RunConfig:
     method: Annotated[str, "the algorithm; `clearl list methods` shows them"] = "clear"
     suite: Annotated[str, "where the tasks come from, e.g. minatar, atari, gym:CartPole-v1"] = "minatar"
     tasks: Annotated[tuple[str, ...], "comma-separated, in the order of training; default: those of the suite"] = ()
-    protocol: Annotated[str, "sequential, simultaneous, separate or probe"] = "sequential"
-    cycles: Annotated[int, Between(1, 10_000), "how often the sequence of tasks is repeated"] = 1
+    protocol: Annotated[str, "how the tasks follow each other; `clearl list protocols` shows them"] = "sequential"
+    cycles: Annotated[
+        int, Between(1, 10_000), Word("forever", FOREVER), "how often the sequence of tasks is repeated"
+    ] = 1
     frames_per_visit: Annotated[Count | None, "environment frames of one visit to a task"] = 500_000
     episodes_per_visit: Annotated[Count | None, "end a visit by episodes instead of frames"] = None
+    overlap_share: Annotated[Share, "protocol overlap: the share of a visit in which the next task fades in"] = 0.5
+    drift_values: Annotated[int, Between(2, 100), "protocol drift: values that a range a..b stands for"] = 5
+    drift_shape: Annotated[
+        Literal["linear", "periodic", "random-walk", "steps"], "protocol drift: the way through the tasks"
+    ] = "linear"
+    schedule: Annotated[str | None, "protocol schedule: a YAML file with the segments"] = None
     probe_task: Annotated[str | None, "protocol probe: the task that is visited once"] = None
     probe_position: Annotated[int, Between(0, 10**6), Tag.MACHINE, "protocol probe: the number of visits before it"] = 0
     seed: Annotated[int, Between(0, 2**63 - 1), Tag.MACHINE, "every random number of the run follows from it"] = 0
@@ -195,7 +207,7 @@ class RunConfig:
             return self.buffer_frames
         if total_frames is None:
             raise ConfigError(
-                "buffer_share needs a length in frames; with episodes_per_visit give buffer_frames instead"
+                "buffer_share needs a length in frames; with episodes_per_visit or cycles forever give buffer_frames"
             )
         return max(1, int(self.buffer_share * total_frames))
 
@@ -243,6 +255,12 @@ def _conflicts(c: RunConfig) -> Iterator[str]:
         yield f"tasks must differ from each other, got {','.join(c.tasks)}"
     if c.protocol == "probe" and c.probe_task is None:
         yield "protocol probe needs probe_task"
+    if c.cycles == FOREVER and c.anneal:
+        yield "anneal needs an end; with cycles forever set anneal to false"
+    if (c.protocol == "schedule") != (c.schedule is not None):
+        yield "protocol schedule and the setting schedule (a YAML file) need each other"
+    if c.episodes_per_visit is not None and c.protocol in ("overlap", "drift", "random"):
+        yield f"protocol {c.protocol} needs a length in frames: give frames_per_visit instead of episodes_per_visit"
     if c.protocol != "probe" and c.probe_task is not None:
         yield f"probe_task is for protocol probe, but protocol is {c.protocol!r}"
     if c.address is not None and c.runtime != "ray":

@@ -16,6 +16,10 @@ PROTOCOLS: Registry[Callable[[Sequence[str], RunConfig], list[Plan]]] = Registry
         "simultaneous": "clearl.protocols.simultaneous:simultaneous",
         "separate": "clearl.protocols.separate:separate",
         "probe": "clearl.protocols.probe:probe",
+        "random": "clearl.protocols.random:random",
+        "overlap": "clearl.protocols.overlap:overlap",
+        "drift": "clearl.protocols.drift:drift",
+        "schedule": "clearl.protocols.schedule:schedule",
     },
     group="clearl.protocols",
 )

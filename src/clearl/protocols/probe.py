@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 from clearl.config import RunConfig
 from clearl.errors import ConfigError
-from clearl.protocols.visits import cyclic_visits, visits_length
+from clearl.protocols.visits import cyclic_visits, is_forever, visits_length
 from clearl.tasks.plan import Plan, single
 
 
 def probe(tasks: Sequence[str], config: RunConfig) -> list[Plan]:
     """The sequence of the other tasks, with one visit to `probe_task` before visit number `probe_position` (from 0)."""
     assert config.probe_task is not None, "RunConfig asks for it where the protocol is probe"
+    if is_forever(config):
+        raise ConfigError("protocol probe counts its visits: cycles must be a number, not forever")
     others = [task for task in tasks if task != config.probe_task]
     if not others:
         raise ConfigError("protocol 'probe' needs a task besides the probe task; add one to --tasks")

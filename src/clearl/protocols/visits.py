@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
-from clearl.config import RunConfig
+from clearl.config import FOREVER, RunConfig
 from clearl.tasks.plan import Segment, single
 
 
@@ -25,5 +25,20 @@ def visits_length(config: RunConfig, count: int = 1) -> Length:
 
 
 def cyclic_visits(tasks: Sequence[str], config: RunConfig) -> tuple[Segment, ...]:
-    """`cycles` times through the tasks in their order."""
-    return tuple(single(task, **visits_length(config)) for _ in range(config.cycles) for task in tasks)
+    """`cycles` times through the tasks in their order; once where the plan repeats itself for ever."""
+    return tuple(single(task, **visits_length(config)) for _ in range(planned_cycles(config)) for task in tasks)
+
+
+def is_forever(config: RunConfig) -> bool:
+    """Whether the plan repeats itself without an end."""
+    return config.cycles == FOREVER
+
+
+def planned_cycles(config: RunConfig) -> int:
+    """Cycles that the plan writes out: one where it has no end."""
+    return 1 if is_forever(config) else config.cycles
+
+
+def all_visits(tasks: Sequence[str], config: RunConfig) -> int:
+    """How many visits the plan has in all; one cycle of them where it has no end."""
+    return planned_cycles(config) * len(tasks)

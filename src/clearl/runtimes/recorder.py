@@ -26,8 +26,15 @@ Health = dict[str, dict[str, Any]]
 class Recorder:
     """Writes rows and passes them on; holds the run's clock, which goes on where a checkpoint left it."""
 
-    def __init__(self, writer: MetricsWriter, *, record_every_updates: int, listeners: Sequence[RowListener] = ()):
-        self.writer, self._every = writer, record_every_updates
+    def __init__(
+        self,
+        writer: MetricsWriter,
+        *,
+        record_every_updates: int,
+        listeners: Sequence[RowListener] = (),
+        thins: bool = False,
+    ):
+        self.writer, self._every, self._thins = writer, record_every_updates, thins
         self._listeners = list(listeners)
         self._started = time.monotonic()
         self._wall_before = 0.0
@@ -47,7 +54,8 @@ class Recorder:
     def begin(self, plan: Plan, first: int = 0) -> None:
         """The segments of the plan from `first` on, at the start of a run or of its extension."""
         start: int | None = 0
-        for index, segment in enumerate(plan.segments):
+        # Of a plan without an end, rows tell the segments as they begin: there must not be ever more of them.
+        for index, segment in enumerate(plan.segments[:1] if plan.forever else plan.segments):
             end = None if start is None or segment.frames is None else start + segment.frames
             if index >= first:
                 self.segment(index, segment, start, end)
@@ -92,7 +100,7 @@ class Recorder:
         """
         self._losses.append(stats)
         self._lags.append(lag)
-        if learner.updates % self._every:
+        if learner.updates % (thinned(self._every, learner.updates) if self._thins else self._every):
             return
         now = time.monotonic()
         then, frames = self._marked
@@ -164,6 +172,17 @@ class Recorder:
         self.writer.write(row)
         for listener in self._listeners:
             listener(row)
+
+
+_ROWS_BEFORE_THINNING = 10_000
+
+
+def thinned(every: int, updates: int) -> int:
+    """Updates between two rows of a run without an end: doubled whenever the run has doubled its length.
+
+    The rows of training then grow with the logarithm of its length; evaluations are never thinned.
+    """
+    return every << max(0, (updates // (every * _ROWS_BEFORE_THINNING)).bit_length())
 
 
 def _since(parts: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:

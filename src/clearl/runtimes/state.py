@@ -48,8 +48,8 @@ class RunState:
 
     def tasks_in_training(self, segment: int | None = None) -> tuple[str, ...]:
         """The tasks of a segment; by default of the one that is learnt from, at the end of the plan of the last."""
-        segments = self.context.plan.segments
-        return segments[min(self.segment if segment is None else segment, len(segments) - 1)].tasks
+        plan, index = self.context.plan, self.segment if segment is None else segment
+        return (plan.segments[-1] if plan.is_over(index) else plan.segment(index)).tasks
 
     @property
     def evaluation_due(self) -> bool:
@@ -80,12 +80,12 @@ class RunState:
 
         Segments in between were swallowed by a round longer than they are; they are recorded as empty.
         """
-        segments, frames = self.context.plan.segments, self.context.learner.frames
+        plan, frames = self.context.plan, self.context.learner.frames
         while self.segment < segment:
-            self.context.recorder.segment(self.segment, segments[self.segment], self._segment_start, frames)
+            self.context.recorder.segment(self.segment, plan.segment(self.segment), self._segment_start, frames)
             self.segment, self._segment_start = self.segment + 1, frames
-        if segment < len(segments):
-            self.context.recorder.segment(segment, segments[segment], frames, planned_end(self.context.plan, segment))
+        if not plan.is_over(segment):
+            self.context.recorder.segment(segment, plan.segment(segment), frames, planned_end(plan, segment))
 
     def ended(self, segment: int, episodes: EpisodeSums) -> None:
         """Episodes of training that came to their end."""
@@ -165,7 +165,7 @@ class RunState:
     def _restore_segment(self, tree: dict[str, Any]) -> None:
         # Version 0.1 recorded no boundaries: its runs go on as if the segment had begun where it was planned.
         cursor = self.context.cursor
-        self.segment = int(tree.get("segment", min(cursor.segment, len(self.context.plan.segments) - 1)))
+        self.segment = int(tree.get("segment", cursor.segment - cursor.finished))
         self._segment_start = int(tree.get("segment_start", cursor.segment_start))
         self._made, self._skipped = int(tree.get("evaluations_made", 0)), int(tree.get("evaluations_skipped", 0))
         self.snapshots = deque(Snapshot(**snapshot) for snapshot in tree.get("snapshots", ()))

@@ -54,7 +54,8 @@ def make_suite(name: str, tasks: Sequence[str], config: RunConfig) -> Suite:
     """
     kind, _, listed = name.partition(":")
     maker = SUITES.get(kind)
-    chosen = _choose(name, tasks, tuple(filter(None, listed.split(","))), maker.default_tasks)
+    tasks, listed = _expanded(tasks, config), _expanded(list(filter(None, listed.split(","))), config)
+    chosen = _choose(name, tasks, listed, maker.default_tasks)
     if config.probe_task is not None and config.probe_task not in chosen:
         chosen = (*chosen, config.probe_task)
     _check_settings(kind, config)
@@ -64,6 +65,12 @@ def make_suite(name: str, tasks: Sequence[str], config: RunConfig) -> Suite:
         if "suite" not in str(error) and "task" not in str(error):
             error.args = (f"suite {name}: {error}",)  # name the setting that is to blame
         raise
+
+
+def _expanded(tasks: Sequence[str], config: RunConfig) -> tuple[str, ...]:
+    from clearl.tasks.parameters import expand_ranges
+
+    return expand_ranges(tasks, config.drift_values if config.protocol == "drift" else None)
 
 
 def _check_settings(kind: str, config: RunConfig) -> None:

@@ -56,18 +56,34 @@ class Plan:
     """Tasks evaluated all the time, trained or not."""
     frames_scale: int = 1
     """How many plans share the x-axis: 3 where each of three networks sees a third of all frames (`separate`)."""
+    forever: bool = False
+    """Whether the segments begin anew after the last, without an end."""
 
     @property
     def total_frames(self) -> int | None:
-        """Frames of the whole plan; None where a segment ends by episodes."""
+        """Frames of the whole plan; None where a segment ends by episodes, or where there is no end."""
+        return None if self.forever else self.cycle_frames
+
+    @property
+    def cycle_frames(self) -> int | None:
+        """Frames of all segments once; None where one ends by episodes."""
         lengths = [segment.frames for segment in self.segments]
         return None if None in lengths else sum(length or 0 for length in lengths)
+
+    def is_over(self, index: int) -> bool:
+        """Whether there is no segment of this index any more."""
+        return not self.forever and index >= len(self.segments)
+
+    def segment(self, index: int) -> Segment:
+        """The segment of an index, counted through all cycles."""
+        return self.segments[index % len(self.segments) if self.forever else index]
 
 
 def plan_from_json(content: Mapping[str, Any]) -> Plan:
     """The plan that `dataclasses.asdict` gave for `meta.json`; keys of later versions are an error."""
     segments = [Segment(**{key: _as_tuple(value) for key, value in segment.items()}) for segment in content["segments"]]
-    return Plan(content["name"], tuple(segments), tuple(content["evaluate"]), content.get("frames_scale", 1))
+    scale, forever = content.get("frames_scale", 1), content.get("forever", False)
+    return Plan(content["name"], tuple(segments), tuple(content["evaluate"]), scale, forever)
 
 
 def _as_tuple(value: Any) -> Any:
@@ -76,8 +92,10 @@ def _as_tuple(value: Any) -> Any:
 
 def planned_end(plan: Plan, index: int) -> int | None:
     """Where a segment ends, in frames from the start of the plan; None where episodes decide, here or before."""
+    cycles, index = divmod(index, len(plan.segments))
     lengths = [segment.frames for segment in plan.segments[: index + 1]]
-    return None if None in lengths else sum(length or 0 for length in lengths)
+    cycle_frames = plan.cycle_frames if cycles else 0
+    return None if None in lengths or cycle_frames is None else cycles * cycle_frames + sum(n or 0 for n in lengths)
 
 
 def lengthened(plan: Plan, extra_share: float) -> Plan:

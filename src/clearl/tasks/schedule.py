@@ -31,7 +31,7 @@ class PlanCursor:
     @property
     def finished(self) -> bool:
         """Whether every segment has been granted in full."""
-        return self.segment >= len(self.plan.segments)
+        return self.plan.is_over(self.segment)
 
     def next_segment(self) -> int:
         """The segment that the next grant will be of; the number of segments at the end of the plan."""
@@ -40,9 +40,9 @@ class PlanCursor:
 
     def grant(self, frames: int) -> Grant | None:
         """Leave for a round of `frames`; None at the end of the plan. A round is never split between segments."""
-        if self.next_segment() == len(self.plan.segments):
+        if self.plan.is_over(self.next_segment()):
             return None
-        tasks = tuple(assign_tasks(self.plan.segments[self.segment], self.num_slots, self._share()))
+        tasks = tuple(assign_tasks(self.plan.segment(self.segment), self.num_slots, self._share()))
         self.granted_frames += frames
         return Grant(self.segment, tasks)
 
@@ -50,7 +50,7 @@ class PlanCursor:
         """A round of `frames` was granted and will not come: grant it again, in its own segment where frames count."""
         self.granted_frames -= frames
         while self.segment > 0 and self.granted_frames < self.segment_start:
-            before = self.plan.segments[self.segment - 1].frames
+            before = self.plan.segment(self.segment - 1).frames
             if before is None:
                 return
             self.segment -= 1
@@ -63,13 +63,16 @@ class PlanCursor:
 
     def visit(self, trained_frames: int) -> Visit:
         """Where training stands once `trained_frames` have been trained on (plans measured in frames are exact)."""
-        start = 0
-        for index, segment in enumerate(self.plan.segments):
-            if segment.frames is None:
-                return Visit(self.segment, self._current().tasks, trained_frames, self.segment_start, None)
-            if trained_frames < start + segment.frames or index == len(self.plan.segments) - 1:
-                end, extra = start + segment.frames, segment.extra_frames
-                return Visit(index, segment.tasks, trained_frames, start, end, extra)
+        cycle_frames = self.plan.cycle_frames
+        if cycle_frames is None:
+            return Visit(self.segment, self._current().tasks, trained_frames, self.segment_start, None)
+        cycles = trained_frames // cycle_frames if self.plan.forever else 0
+        start, segments = cycles * cycle_frames, self.plan.segments
+        for index, segment in enumerate(segments):
+            assert segment.frames is not None
+            if trained_frames < start + segment.frames or index == len(segments) - 1:
+                end, number = start + segment.frames, index + cycles * len(segments)
+                return Visit(number, segment.tasks, trained_frames, start, end, segment.extra_frames)
             start += segment.frames
         raise AssertionError("a plan has at least one segment")
 
@@ -81,24 +84,24 @@ class PlanCursor:
             setattr(self, name, int(state[name]))
 
     def _current(self):
-        return self.plan.segments[min(self.segment, len(self.plan.segments) - 1)]
+        return self.plan.segments[-1] if self.finished else self.plan.segment(self.segment)
 
     def _advance(self) -> None:
         while not self.finished and self._segment_over():
-            frames = self.plan.segments[self.segment].frames
+            frames = self.plan.segment(self.segment).frames
             # Boundaries are absolute, so a round that overshoots shortens the next segment instead of shifting all.
             self.segment_start += frames if frames is not None else self.granted_frames - self.segment_start
             self.segment += 1
             self.segment_episodes = 0
 
     def _segment_over(self) -> bool:
-        segment = self.plan.segments[self.segment]
+        segment = self.plan.segment(self.segment)
         if segment.frames is not None:
             return self.granted_frames >= self.segment_start + segment.frames
         return self.segment_episodes >= (segment.episodes or 0)
 
     def _share(self) -> float:
-        segment = self.plan.segments[self.segment]
+        segment = self.plan.segment(self.segment)
         if segment.frames is not None:
             return (self.granted_frames - self.segment_start) / segment.frames
         return self.segment_episodes / (segment.episodes or 1)

@@ -10,10 +10,43 @@ from contextlib import contextmanager
 from typing import Any
 
 from clearl.errors import ConfigError, EnvironmentFaultError, UnknownNameError
+from clearl.tasks.parameters import Parameters, apply, constructor_keywords, known_parameters, split_task
 
 
-def make_env(env_id: str, **options: Any) -> Any:
-    """The environment called `env_id`; `module:Env-v0` imports the module first."""
+def make_env(task: str, **options: Any) -> Any:
+    """The environment of a task: an id, with parameters where it has some; `module:Env-v0` imports the module first."""
+    env_id, parameters = split_task(task)
+    if not parameters:
+        return _make_id(env_id, **options)
+    keywords = env_keywords(env_id)
+    given = {name: value for name, value in parameters.items() if name in keywords}
+    env = _make_id(env_id, **options, **given)
+    return apply(env, task, {name: value for name, value in parameters.items() if name not in given}, keywords)
+
+
+def env_keywords(env_id: str) -> tuple[str, ...]:
+    """Keywords that the constructor of an environment takes."""
+    import gymnasium
+    from gymnasium.envs.registration import load_env_creator
+
+    try:
+        entry = gymnasium.spec(env_id).entry_point
+        return () if entry is None else constructor_keywords(entry if callable(entry) else load_env_creator(entry))
+    except (gymnasium.error.Error, ImportError, AttributeError, ValueError):
+        return ()  # making it says what is wrong
+
+
+def list_parameters(task: str) -> Parameters:
+    """What can be set of the environment of a task."""
+    env_id = split_task(task)[0]
+    env = _make_id(env_id)
+    try:
+        return known_parameters(env, env_keywords(env_id))
+    finally:
+        env.close()
+
+
+def _make_id(env_id: str, **options: Any) -> Any:
     import gymnasium
 
     try:

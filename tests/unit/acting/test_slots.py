@@ -165,3 +165,14 @@ def test_a_fault_names_the_slot_of_the_run_after_moves(environments: type[Episod
     owner.broken = 2 if environments is Episodes else 1
     with pytest.raises(EnvironmentFaultError, match="slot 2"), play.slots.faults_named(group.slots):
         group.envs.step(group.slots)
+
+
+def test_environments_of_tasks_long_past_are_closed(environments: type[Episodes]) -> None:
+    play = Play(environments, 2)
+    for number in range(30):
+        play.assign([f"task {number}"] * 2)
+        play.step()
+    open_tasks = {vector.task for vector in play.vectors if not vector.closed}
+    assert open_tasks == {f"task {number}" for number in range(21, 30)}
+    assert play.assign(["task 0", "task 29"]) == [0]
+    play.step()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -70,7 +71,9 @@ def test_only_the_probe_is_no_sequence() -> None:
         make_plans(PROBE, ("p",))
 
 
-def test_every_registered_protocol_can_be_planned() -> None:
+def test_every_registered_protocol_can_be_planned(tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text("segments: [{tasks: [a, b], frames: 100}]")
     for name in PROTOCOLS:
-        config = replace(PROBE if name == "probe" else CONFIG, protocol=name)
+        schedule = str(tmp_path / "plan.yaml") if name == "schedule" else None
+        config = replace(PROBE if name == "probe" else CONFIG, protocol=name, schedule=schedule)
         assert make_plans(config, ("a", "b"))

@@ -1,0 +1,55 @@
+"""One network in a world that changes little by little: tasks are values of a parameter, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from clearl.config import RunConfig
+from clearl.errors import ConfigError
+from clearl.protocols.visits import is_forever, planned_cycles, visits_length
+from clearl.seeding import generator
+from clearl.tasks.plan import Plan, Segment, single
+
+
+def drift(tasks: Sequence[str], config: RunConfig) -> list[Plan]:
+    """A way through the tasks, `frames_per_visit` from each to the next; `drift_shape` says which way.
+
+    linear: from the first to the last in each cycle. periodic: there and back. random-walk: to a neighbour at random,
+    drawn from the seed. steps: as linear, but the world jumps instead of moving. All values are evaluated throughout.
+    """
+    if len(tasks) < 2:
+        raise ConfigError("protocol drift needs two tasks or more, or a range such as gym:CartPole-v1?length=0.5..2.0")
+    frames, order = visits_length(config).get("frames", 0), _way(list(tasks), config)
+    if config.drift_shape == "steps":
+        segments = tuple(single(task, frames=frames) for task in order)
+    else:
+        segments = tuple(
+            Segment((here, there), (1.0, 0.0), frames=frames, end_weights=(0.0, 1.0)) for here, there in pairwise(order)
+        )
+    return [Plan("drift", segments, evaluate=tuple(tasks), forever=is_forever(config))]
+
+
+def _way(tasks: list[str], config: RunConfig) -> list[str]:
+    cycles, last = planned_cycles(config), len(tasks) - 1
+    if config.drift_shape == "steps":
+        return tasks * cycles
+    there_and_back = [*tasks, *tasks[-2:0:-1]]
+    if config.drift_shape == "periodic":
+        return [*there_and_back * cycles, tasks[0]]
+    if config.drift_shape == "linear":
+        # A way without an end must come back to where it began.
+        return [*there_and_back, tasks[0]] if is_forever(config) else _repeated(tasks, cycles)
+    rng, place, way = generator(config.seed, "drift"), 0, [tasks[0]]
+    for _ in range(last * cycles * (10 if is_forever(config) else 1)):
+        place = min(last, max(0, place + (1 if rng.random() < 0.5 else -1))) if 0 < place < last else abs(place - 1)
+        way.append(tasks[place])
+    return way
+
+
+def _repeated(tasks: list[str], cycles: int) -> list[str]:
+    """From the first to the last, and back from there in the next cycle: the world never jumps."""
+    way = list(tasks)
+    for number in range(1, cycles):
+        way += tasks[-2::-1] if number % 2 else tasks[1:]
+    return way

@@ -1,0 +1,169 @@
+"""A task is an id with parameters: `CartPole-v1?length=0.5&force_mag=8`.
+
+A parameter is a keyword of the environment's constructor, else an attribute of the unwrapped environment, else an
+option of its `reset`. A range `a..b` stands for several tasks; see `expand_ranges`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clearl.errors import ConfigError, UnknownNameError
+
+Value = bool | int | float | str
+
+_OPTION = re.compile(r"""options\s*(?:\.get\(|\.pop\(|\[)\s*["'](\w+)["']|["'](\w+)["']\s+in\s+options""")
+
+
+def split_task(task: str) -> tuple[str, dict[str, Value]]:
+    """The id and the parameters of a task."""
+    env_id, mark, listed = task.partition("?")
+    parameters: dict[str, Value] = {}
+    for part in listed.split("&") if mark else ():
+        name, equals, text = part.partition("=")
+        if not equals or not name.isidentifier() or not text:
+            raise ConfigError(f"task {task!r}: parameters are written as ?name=value&name=value, got {part!r}")
+        if name in parameters:
+            raise ConfigError(f"task {task!r}: parameter {name} is given twice")
+        parameters[name] = _value(text)
+    return env_id, parameters
+
+
+def join_task(env_id: str, parameters: Mapping[str, Value]) -> str:
+    """The name of a task, short and always the same for the same values."""
+    listed = "&".join(f"{name}={_text(value)}" for name, value in parameters.items())
+    return f"{env_id}?{listed}" if listed else env_id
+
+
+def expand_ranges(tasks: Sequence[str], count: int | None) -> tuple[str, ...]:
+    """`count` tasks for each that has a range, with its values in equal steps; None where ranges mean nothing."""
+    return tuple(expanded for task in tasks for expanded in _expand(task, count))
+
+
+def _expand(task: str, count: int | None) -> list[str]:
+    if "?" not in task:
+        return [task]
+    env_id, parameters = split_task(task)
+    ranges = {name: value for name, value in parameters.items() if isinstance(value, str) and ".." in value}
+    if not ranges:
+        return [task]
+    if count is None:
+        raise ConfigError(
+            f"task {task!r} has a range, which is for protocol drift; give one value, or --protocol drift"
+        )
+    ends = {name: _ends(task, text) for name, text in ranges.items()}
+    shares = [i / (count - 1) for i in range(count)]
+    return [
+        join_task(env_id, {**parameters, **{name: low + (high - low) * share for name, (low, high) in ends.items()}})
+        for share in shares
+    ]
+
+
+def _ends(task: str, text: str) -> tuple[float, float]:
+    low, _, high = (_value(part) if part else None for part in text.partition(".."))
+    if not isinstance(low, int | float) or not isinstance(high, int | float) or low == high:
+        raise ConfigError(f"task {task!r}: a range has two different numbers, as in 0.5..2.0, got {text!r}")
+    return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What can be set of an environment, by the way in which it is."""
+
+    keywords: tuple[str, ...]
+    attributes: tuple[str, ...]
+    options: tuple[str, ...]
+
+    def __str__(self) -> str:
+        ways = {"constructor": self.keywords, "attribute": self.attributes, "reset": self.options}
+        return "; ".join(f"{way}: {', '.join(names)}" for way, names in ways.items() if names) or "none"
+
+
+def constructor_keywords(creator: Callable[..., Any]) -> tuple[str, ...]:
+    """Keywords that a constructor names."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    named = inspect.signature(creator).parameters.values()
+    return tuple(p.name for p in named if p.kind in kinds and p.name not in ("self", "render_mode"))
+
+
+def known_parameters(env: Any, keywords: Sequence[str]) -> Parameters:
+    """All that can be set of a made environment."""
+    unwrapped = env.unwrapped
+    attributes = [
+        name
+        for name, value in vars(unwrapped).items()
+        if not name.startswith("_") and isinstance(value, bool | int | float | str) and name not in keywords
+    ]
+    return Parameters(tuple(keywords), tuple(attributes), _reset_options(unwrapped))
+
+
+def _reset_options(env: Any) -> tuple[str, ...]:
+    """Options that the source of `reset` reads."""
+    try:
+        source = inspect.getsource(type(env).reset)
+    except (OSError, TypeError):
+        return ()
+    return tuple(dict.fromkeys(one or other for one, other in _OPTION.findall(source)))
+
+
+def apply(env: Any, task: str, parameters: Mapping[str, Value], keywords: Sequence[str]) -> Any:
+    """Set what the constructor does not take; the environment, wrapped where `reset` needs the rest."""
+    known, options = known_parameters(env, keywords), {}
+    for name, value in parameters.items():
+        if name in known.attributes:
+            setattr(env.unwrapped, name, _like(getattr(env.unwrapped, name), value, task, name))
+        elif name in known.options:
+            options[name] = value
+        else:
+            raise _unknown(task, name, known)
+    return _with_options(env, options) if options else env
+
+
+def _unknown(task: str, name: str, known: Parameters) -> UnknownNameError:
+    names = (*known.keywords, *known.attributes, *known.options)
+    error = UnknownNameError(f"parameter of {split_task(task)[0]}", name, names)
+    error.args = (f"{error} It has: {known}",)
+    return error
+
+
+def _like(old: Any, value: Value, task: str, name: str) -> Any:
+    """`value` in the type of the attribute."""
+    if isinstance(old, float) and type(value) is int:
+        return float(value)
+    if type(old) is not type(value):
+        raise ConfigError(f"task {task!r}: {name} is {type(old).__name__} ({old!r}), got {value!r}")
+    return value
+
+
+def _with_options(env: Any, options: dict[str, Value]) -> Any:
+    import gymnasium
+
+    class ResetOptions(gymnasium.Wrapper):
+        """Gives options to every reset."""
+
+        def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+            return self.env.reset(seed=seed, options={**given, **(options or {})})
+
+    given = options
+    return ResetOptions(env)
+
+
+def _value(text: str) -> Value:
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,73 @@
+"""A task is an id with parameters: constructor keyword, else attribute, else option of reset, else an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clearl.cli import check
+from clearl.config import RunConfig
+from clearl.errors import ConfigError, UnknownNameError
+from clearl.suites import make_suite
+from clearl.tasks.parameters import expand_ranges, join_task, split_task
+from clearl.tasks.single import list_parameters, make_env
+
+
+def test_names_are_split_and_joined() -> None:
+    task = "Env-v1?g=2&scale=0.5&flip=true&mode=fast"
+    assert split_task(task) == ("Env-v1", {"g": 2, "scale": 0.5, "flip": True, "mode": "fast"})
+    assert join_task(*split_task(task)) == task
+    assert split_task("Env-v1") == ("Env-v1", {})
+    assert join_task("Env-v1", {"g": 1 / 3}) == "Env-v1?g=0.333333"
+
+
+@pytest.mark.parametrize("task", ["E?", "E?g", "E?g=", "E?=2", "E?g=1&g=2", "E?a b=1"])
+def test_a_name_that_is_none_is_refused(task: str) -> None:
+    with pytest.raises(ConfigError, match="parameter"):
+        split_task(task)
+
+
+def test_a_keyword_an_attribute_and_an_option_reach_the_environment() -> None:
+    pendulum = make_env("Pendulum-v1?g=2&m=3&x_init=0.001&y_init=0.001")
+    assert pendulum.unwrapped.g == 2 and pendulum.unwrapped.m == 3.0
+    for seed in (0, 1):
+        angle, _ = pendulum.reset(seed=seed)
+        assert angle[0] > 0.999, "x_init bounds the first angle"
+    pendulum.close()
+    pole = make_env("CartPole-v1?length=2")
+    assert pole.unwrapped.length == 2.0 and isinstance(pole.unwrapped.length, float)
+    pole.close()
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(UnknownNameError, match=r"'lenth'; did you mean 'length'.*attribute: gravity") as caught:
+        make_env("CartPole-v1?lenth=2")
+    assert "constructor: sutton_barto_reward" in str(caught.value)
+    with pytest.raises(ConfigError, match=r"length is float \(0.5\), got 'long'"):
+        make_env("CartPole-v1?length=long")
+
+
+def test_a_range_becomes_equal_steps_for_a_drift_only() -> None:
+    tasks = expand_ranges(["CartPole-v1?length=0.5..2.0", "A"], 4)
+    assert tasks == (*(f"CartPole-v1?length={v}" for v in ("0.5", "1", "1.5", "2")), "A")
+    with pytest.raises(ConfigError, match="for protocol drift"):
+        expand_ranges(["CartPole-v1?length=0.5..2.0"], None)
+    for bad in ("0.5..", "a..b", "1..1"):
+        with pytest.raises(ConfigError, match="two different numbers"):
+            expand_ranges([f"CartPole-v1?length={bad}"], 3)
+
+
+def test_a_suite_has_a_task_for_each_value() -> None:
+    suite = make_suite("gym:CartPole-v1?length=0.5..1", (), RunConfig(protocol="drift", drift_values=2, torso="mlp"))
+    assert suite.tasks == ("CartPole-v1?length=0.5", "CartPole-v1?length=1")
+    again = make_suite("gym:CartPole-v1?length=0.5..1", suite.tasks, RunConfig(protocol="drift", drift_values=2))
+    assert again.tasks == suite.tasks
+
+
+def test_check_lists_the_parameters(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert check.main(["gym:CartPole-v1", "--steps", "50"]) == 0
+    assert "parameters (CartPole-v1?name=value): constructor: sutton_barto_reward; attribute: gravity" in (
+        capsys.readouterr().out
+    )
+    assert list_parameters("Pendulum-v1").options == ("x_init", "y_init")
