@@ -296,8 +296,14 @@ def planned(config: RunConfig) -> list[Plan]:
 
 def method_plans(config: RunConfig, tasks: Sequence[str]) -> list[Plan]:
     """The protocol's plans, with the frames that the method needs on top of each visit."""
-    extra_share = make_method(config).extra_frames_share
-    return [lengthened(plan, extra_share) for plan in make_plans(config, tasks)]
+    method = make_method(config)
+    plans = [lengthened(plan, method.extra_frames_share) for plan in make_plans(config, tasks)]
+    if method.needs_boundaries and any(not plan.has_boundaries for plan in plans):
+        raise ConfigError(
+            f"method {config.method} has to be told where a task ends, and protocol {config.protocol} moves from task "
+            "to task without a boundary; take a method that needs none, such as clear, or protocol sequential"
+        )
+    return plans
 
 
 def run_replay_bytes(config: RunConfig) -> int:

@@ -13,21 +13,26 @@ from clearl.tasks.plan import Plan, Segment, single
 
 
 def drift(tasks: Sequence[str], config: RunConfig) -> list[Plan]:
-    """A way through the tasks, `frames_per_visit` from each to the next; `drift_shape` says which way.
+    """A way through the tasks, in equal segments from each to the next, as long as `sequential` in all.
 
-    linear: from the first to the last in each cycle. periodic: there and back. random-walk: to a neighbour at random,
-    drawn from the seed. steps: as linear, but the world jumps instead of moving. All values are evaluated throughout.
+    `drift_shape` says which way. linear: from the first to the last, and back in the next cycle. periodic: there and
+    back in each cycle. random-walk: to a neighbour at random, drawn from the seed. steps: from the first to the last,
+    but the world jumps instead of moving. All values are evaluated throughout.
     """
     if len(tasks) < 2:
         raise ConfigError("protocol drift needs two tasks or more, or a range such as gym:CartPole-v1?length=0.5..2.0")
-    frames, order = visits_length(config).get("frames", 0), _way(list(tasks), config)
+    order = _way(list(tasks), config)
     if config.drift_shape == "steps":
-        segments = tuple(single(task, frames=frames) for task in order)
+        segments = [single(task, **visits_length(config)) for task in order]
     else:
-        segments = tuple(
-            Segment((here, there), (1.0, 0.0), frames=frames, end_weights=(0.0, 1.0)) for here, there in pairwise(order)
-        )
-    return [Plan("drift", segments, evaluate=tuple(tasks), forever=is_forever(config))]
+        total = visits_length(config, len(tasks) * planned_cycles(config)).get("frames", 0)
+        ends = [round(total * (i + 1) / (len(order) - 1)) for i in range(len(order) - 1)]
+        lengths = [end - start for start, end in pairwise([0, *ends])]
+        segments = [
+            Segment((here, there), (1.0, 0.0), frames=frames, end_weights=(0.0, 1.0))
+            for (here, there), frames in zip(pairwise(order), lengths, strict=True)
+        ]
+    return [Plan("drift", tuple(segments), evaluate=tuple(tasks), forever=is_forever(config))]
 
 
 def _way(tasks: list[str], config: RunConfig) -> list[str]:
@@ -41,7 +46,7 @@ def _way(tasks: list[str], config: RunConfig) -> list[str]:
         # A way without an end must come back to where it began.
         return [*there_and_back, tasks[0]] if is_forever(config) else _repeated(tasks, cycles)
     rng, place, way = generator(config.seed, "drift"), 0, [tasks[0]]
-    for _ in range(last * cycles * (10 if is_forever(config) else 1)):
+    for _ in range(last * cycles):
         place = min(last, max(0, place + (1 if rng.random() < 0.5 else -1))) if 0 < place < last else abs(place - 1)
         way.append(tasks[place])
     return way

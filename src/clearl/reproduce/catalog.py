@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from clearl.config import RunConfig, resolve
-from clearl.errors import UnknownNameError
+from clearl.errors import ConfigError, UnknownNameError
 
 Scale = Literal["smoke", "laptop", "paper"]
 
@@ -47,6 +47,8 @@ class Experiment:
     """The arms that the experiment turns on; at laptop scale these are also run on two real games."""
     probe: bool = False
     suite: Literal["dmlab", "atari"] = "dmlab"
+    streams: bool = False
+    """Whether it is run on `STREAMS`, which the paper speaks of and does not have."""
 
 
 EXPERIMENTS = {
@@ -87,6 +89,13 @@ EXPERIMENTS = {
         ("sequential", "clear-75-25", "ewc", "online-ewc", "progress-compress", "progress-compress+clear"),
         ("sequential", "clear-75-25"),
         suite="atari",
+    ),
+    "streams": Experiment(
+        "Section 1",
+        "no boundaries: random switches, tasks that fade into each other, a parameter that drifts",
+        ("simultaneous", "sequential", "clear"),
+        (),
+        streams=True,
     ),
 }
 
@@ -180,6 +189,30 @@ PAPER = {
 }  # fmt: skip
 
 
+_POLES = "gym:" + ",".join(f"CartPole-v1?length={length}" for length in ("0.25", "0.75", "1.5", "3"))
+_STREAMS: dict[str, dict[str, Any]] = {
+    "schemes-random": {"protocol": "random"},
+    "schemes-overlap": {"protocol": "overlap", "overlap_share": 1.0},
+    "schemes-drift": {"protocol": "drift", "drift_shape": "periodic"},
+}
+_POLE_DRIFT = {"suite": _POLES, "protocol": "drift", "drift_shape": "periodic"}
+STREAMS = {
+    "smoke": [
+        *(TaskSequence(name, "minatar-schemes", 1, {**_ONE_CORE, **_TINY, "cycles": 2, **stream})
+          for name, stream in _STREAMS.items()),
+        TaskSequence("cartpole-drift", "gym-classic", 1, {**_ONE_CORE, **_TINY, "cycles": 1, **_POLE_DRIFT}),
+    ],
+    "laptop": [
+        *(TaskSequence(name, "minatar-schemes", 5, {**_ONE_CORE, "cycles": 4, "eval_every_frames": 24_000, **stream})
+          for name, stream in _STREAMS.items()),
+        TaskSequence(
+            "cartpole-drift", "gym-classic", 5,
+            {**_ONE_CORE, "cycles": 2, "frames_per_visit": 100_000, "eval_every_frames": 20_000, **_POLE_DRIFT},
+        ),
+    ],
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class PlannedRun:
     """One run of an experiment: what it is, and where it goes below the output directory."""
@@ -227,6 +260,10 @@ def guesses(name: str, scale: Scale) -> list[str]:
 
 
 def _sequences(experiment: Experiment, scale: Scale) -> list[tuple[TaskSequence, Sequence[str]]]:
+    if experiment.streams:
+        if scale == "paper":
+            raise ConfigError("streams is no experiment of the paper: it has the scales smoke and laptop")
+        return [(sequence, experiment.arms) for sequence in STREAMS[scale]]
     if scale == "paper":
         arms = [arm for arm in experiment.arms if arm != "progress-compress+clear"]
         return [(PAPER[experiment.suite], arms)]

@@ -70,6 +70,11 @@ class Plan:
         lengths = [segment.frames for segment in self.segments]
         return None if None in lengths else sum(length or 0 for length in lengths)
 
+    @property
+    def has_boundaries(self) -> bool:
+        """Whether the tasks change at the bounds of segments only."""
+        return all(segment.end_weights is None for segment in self.segments)
+
     def is_over(self, index: int) -> bool:
         """Whether there is no segment of this index any more."""
         return not self.forever and index >= len(self.segments)

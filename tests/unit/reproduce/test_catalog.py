@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from clearl.errors import UnknownNameError
+from clearl.errors import ConfigError, UnknownNameError
+from clearl.experiment import planned, run_frames
 from clearl.report.arms import LABELS
 from clearl.reproduce.catalog import ARMS, EXPERIMENTS, planned_runs
 from clearl.reproduce.forecast import plain_frames
@@ -19,7 +22,7 @@ PAPERS_ARMS = {
 }
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", PAPERS_ARMS)
 @pytest.mark.parametrize("scale", ["smoke", "laptop"])
 def test_every_experiment_has_its_arms(name: str, scale: str) -> None:
     runs = planned_runs(name, scale)  # type: ignore[arg-type]
@@ -69,7 +72,23 @@ def test_an_arm_that_two_experiments_share_is_one_run() -> None:
     assert all(stability[path] == balance[path] for path in shared)
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_streams_have_no_boundaries_and_the_same_frames_for_every_arm() -> None:
+    assert set(EXPERIMENTS) == {*PAPERS_ARMS, "streams"}
+    with pytest.raises(ConfigError, match="no experiment of the paper"):
+        planned_runs("streams", "paper")
+    runs = planned_runs("streams", "laptop")
+    assert {run.config.seed for run in runs} == set(range(5))
+    for sequence in dict.fromkeys(run.sequence for run in runs):
+        arms = {run.arm: run.config for run in runs if run.sequence == sequence and run.config.seed == 1}
+        assert arms.keys() == {"simultaneous", "sequential", "clear"}
+        assert len({run_frames(config) for config in arms.values()}) == 1
+        (plan,) = planned(arms["clear"])
+        assert plan.has_boundaries == (sequence == "schemes-random")
+        with pytest.raises(ConfigError, match="has to be told where a task ends"):
+            planned(replace(arms["clear"], method="ewc", protocol="overlap"))
+
+
+@pytest.mark.parametrize("name", PAPERS_ARMS)
 def test_paths_tell_all_runs_apart(name: str) -> None:
     for scale in ("smoke", "laptop", "paper"):
         paths = [run.path for run in planned_runs(name, scale)]  # type: ignore[arg-type]
