@@ -55,6 +55,7 @@ from clearl.records.schema import Row
 from clearl.records.shield import Shield
 from clearl.records.table import MetricsTable
 from clearl.records.writer import MetricsWriter, check_position
+from clearl.registry import load_entry
 from clearl.replay.codec import Codec
 from clearl.replay.forecast import StoreKind, choose_store, forecast_bytes
 from clearl.replay.mixing import BothMixer, EitherMixer, Mixer
@@ -191,8 +192,7 @@ class RunResult:
 
     def extend(self, *, console: bool = False, **settings: Any) -> RunResult:
         """Go on in the same directory with what comes next: `result.extend(tasks=("asterix",))`."""
-        from clearl.continuation import go_on  # it stands on this module
-
+        go_on = load_entry("clearl.continuation:go_on")  # it stands on this module
         return run(go_on(self.path, None, settings), self.path, console=console)
 
 

@@ -26,6 +26,7 @@ LABELS = {
     "progress-compress": "Progress & Compress",
     "progress-compress+clear": "P&C + CLEAR",
     "l2-init": "L2 init",
+    "l2-init+clear": "L2 init + CLEAR",
     "continual-backprop": "Continual backprop",
 }
 """The arms of the paper in the order of its tables, as the report writes them, then other methods of ours."""

@@ -32,6 +32,7 @@ ARMS: dict[str, dict[str, Any]] = {
     "online-ewc": {"method": "online-ewc"},
     "progress-compress": {"method": "progress-compress"},
     "progress-compress+clear": {"method": "progress-compress+clear", "replay_fraction": 0.25},
+    "l2-init+clear": {"method": "l2-init+clear", "replay_fraction": 0.5},
 }
 """What sets each arm apart; the names are those of the report."""
 
@@ -93,7 +94,7 @@ EXPERIMENTS = {
     "streams": Experiment(
         "Section 1",
         "no boundaries: random switches, tasks that fade into each other, a parameter that drifts",
-        ("simultaneous", "sequential", "clear"),
+        ("simultaneous", "sequential", "clear", "l2-init+clear"),
         (),
         streams=True,
     ),
