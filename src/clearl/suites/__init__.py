@@ -61,10 +61,10 @@ def make_suite(name: str, tasks: Sequence[str], config: RunConfig) -> Suite:
     _check_settings(kind, config)
     try:
         return maker(chosen, config)
-    except ConfigError as error:
-        if "suite" not in str(error) and "task" not in str(error):
-            error.args = (f"suite {name}: {error}",)  # name the setting that is to blame
+    except UnknownNameError:
         raise
+    except ConfigError as error:
+        raise ConfigError(f"suite {name}: {error}") from error  # names the setting that is to blame
 
 
 def _expanded(tasks: Sequence[str], config: RunConfig) -> tuple[str, ...]:

@@ -53,3 +53,18 @@ def test_tasks_can_be_listed_without_the_packages_of_the_games() -> None:
 def test_an_unknown_suite_is_an_unknown_name() -> None:
     with pytest.raises(UnknownNameError):
         SUITES.get("nope")
+
+
+def test_an_error_of_a_suite_names_the_suite_whatever_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing:
+        """A suite that cannot be made."""
+
+        default_tasks = known_tasks = ("a",)
+        settings = None
+
+        def __init__(self, tasks: tuple[str, ...], config: RunConfig) -> None:
+            raise ConfigError("no task can be suited")
+
+    monkeypatch.setitem(SUITES._entries, "refusing", Refusing)
+    with pytest.raises(ConfigError, match="^suite refusing: no task can be suited$"):
+        make_suite("refusing", (), RunConfig())
