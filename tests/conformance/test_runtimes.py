@@ -111,7 +111,7 @@ def test_tasks_change_at_the_planned_frame_in_every_slot(finished: Finished) -> 
         held = contents(shard)
         assert sorted(held) == list(range(TOTAL_FRAMES // ROUND_FRAMES))
         # Freeway has seven channels, Breakout four; the rest is padding.
-        freeway = [bool(held[sequence]["frames"][:, 4:].any()) for sequence in sorted(held)]
+        freeway = [bool(held[sequence].frames[:, 4:].any()) for sequence in sorted(held)]
         assert freeway == [False] * switch + [True] * switch
         shard.close()
 

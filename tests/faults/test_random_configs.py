@@ -19,7 +19,7 @@ from clearl.config import Setting, resolve, settings
 from clearl.errors import ConfigError, MissingExtraError
 from clearl.experiment import run
 from clearl.learning.learner import Learner
-from clearl.methods import method_spellings
+from clearl.methods import CORRECTIONS, method_spellings
 from clearl.runtimes.host import _try_out
 from clearl.types import Batch, Visit
 
@@ -36,6 +36,7 @@ SOUND: dict[str, list[Any]] = {
     "suite": ["minatar", "gym:CartPole-v1", "gym:CartPole-v1,Acrobot-v1", "gym:MountainCar-v0"],
     "tasks": [(), ("breakout",), "breakout,asterix@1", ("freeway", "seaquest", "space_invaders"), ("CartPole-v1",)],
     "protocol": ["sequential", "simultaneous", "separate", "probe"],
+    "correction": list(CORRECTIONS),
     "cycles": [1, 2, 7],
     "frames_per_visit": [1, 12, 40, 1000, 10**9, None],
     "episodes_per_visit": [1, 5, 10**9, None],

@@ -19,6 +19,7 @@ from clearl.experiment import run
 from clearl.records.reader import scan_rows
 from clearl.records.run_dir import RunDir
 from clearl.records.schema import Row
+from clearl.unroll import Unroll
 
 STEPS, SLOTS = 8, 4
 ENDLESS = small_config(
@@ -44,9 +45,9 @@ def assert_exact(out: Path, config: RunConfig) -> None:
         shard.close()
 
 
-def assert_sound(held: dict[int, dict[str, np.ndarray]]) -> None:
+def assert_sound(held: dict[int, Unroll]) -> None:
     for unroll in held.values():
-        assert all(np.isfinite(array).all() for array in unroll.values() if array.dtype.kind == "f")
+        assert all(np.isfinite(array).all() for array in unroll.named().values() if array.dtype.kind == "f")
 
 
 def stop(process: BaseProcess, out: Path) -> None:

@@ -244,7 +244,7 @@ def test_environments_without_a_state_start_new_episodes(tmp_path: Path) -> None
     frames = [row["frames"] for row in rows(tmp_path, "train")]
     assert frames == sorted(set(frames)) and state(tmp_path)["finished"]
     held = contents(shards(tmp_path, config)[0])
-    assert held[before]["first"][0] and not np.array_equal(held[before]["frames"], held[0]["frames"]), "other episodes"
+    assert held[before].first[0] and not np.array_equal(held[before].frames, held[0].frames), "other episodes"
 
 
 def test_the_size_of_a_checkpoint_does_not_depend_on_the_buffer(tmp_path: Path) -> None:

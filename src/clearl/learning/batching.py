@@ -173,6 +173,8 @@ class Intake:
             staging.is_replay[staging.filled] = rows["is_replay"][chosen]
             staging.versions[: len(staging.slots)] = rows["version"][chosen][~on_top]
             self._open.append(staging)
+        if left:
+            raise ValueError(f"{len(left)} slots of waiting unrolls have no unroll")
 
     def _waiting(self, number: int, staging: Staging) -> dict[str, np.ndarray]:
         filled = staging.filled
