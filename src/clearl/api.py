@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from clearl.experiment import RunResult
 from clearl.experiment import run as run_config
 from clearl.plugins import import_asked, import_plugins, named_modules
 from clearl.records.schema import Row
+from clearl.tasks.makers import name_makers
 
 
 def run(
@@ -29,11 +30,13 @@ def run(
 ) -> RunResult:
     """Train as `clearl run` does with the same flags, and return the run: `.metrics`, `.agent`, `.path`, `.status`.
 
+    `tasks` may be a dictionary of names to functions that make an environment, or to Gymnasium specs.
     `arm` is the name under which reports show the run. Each of `listeners` is called with every row of metrics.
     With `resume_from` a copy of that run goes on in `out` with what comes next (`tasks=`, `frames_per_visit=`, ...):
     its agent, its optimiser and its replay buffer. `result.extend(tasks=...)` does the same in place.
     Modules that `file` names are imported only if `settings` name them as well, or with `trust`.
     """
+    settings, unreachable = _named_tasks(settings)
     asked = named_modules(settings)
     import_plugins(asked)
     if resume_from is not None:
@@ -44,4 +47,18 @@ def run(
     if file is not None:
         import_asked(load_yaml(Path(file)), source=str(file), imports=asked, trust=trust)
     config = resolve(preset=preset, file=file, flags=settings)
+    if unreachable and config.runtime != "inline":
+        name, problem = next(iter(unreachable.items()))
+        raise ConfigError(f"task {name!r}: {problem}; or train in this process with runtime='inline'")
     return run_config(config, Path(out), console=console, arm=arm, listeners=listeners)
+
+
+def _named_tasks(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Settings in which tasks given as functions have names, and why worker processes cannot reach some of them."""
+    tasks = settings.get("tasks")
+    if not isinstance(tasks, Mapping):
+        return settings, {}
+    if settings.get("suite", "gym") != "gym":
+        raise ConfigError(f"tasks that are functions are of suite gym, but suite is {settings['suite']!r}")
+    environments, unreachable = name_makers(tasks)
+    return {**settings, "suite": "gym", "tasks": tuple(tasks), "environments": environments}, unreachable

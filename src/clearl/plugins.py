@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import sys
 import traceback
@@ -42,7 +43,19 @@ def named_modules(settings: Mapping[str, Any]) -> tuple[str, ...]:
     ids = [*_listed(str(settings.get("suite") or "").partition(":")[2]), *_listed(settings.get("tasks"))]
     ids += _listed(settings.get("probe_task"))
     in_ids = (name.partition("?")[0].rpartition(":")[0] for name in ids)
-    return tuple(dict.fromkeys([*_listed(settings.get("imports")), *filter(None, in_ids)]))
+    made = (module for module in map(_maker_module, _listed(settings.get("environments"))) if module)
+    return tuple(dict.fromkeys([*_listed(settings.get("imports")), *filter(None, in_ids), *made]))
+
+
+def _maker_module(environment: str) -> str:
+    """The module in `name=module:function`, or in the entry point of a spec."""
+    entry = environment.partition("=")[2]
+    if entry.startswith("spec:"):
+        try:
+            entry = str(json.loads(entry.removeprefix("spec:")).get("entry_point") or "")
+        except (ValueError, AttributeError, RecursionError):
+            return ""
+    return "" if entry == "here:" else entry.partition(":")[0]
 
 
 def import_asked(settings: Mapping[str, Any], *, source: str, imports: Iterable[str] = (), trust: bool = False) -> None:

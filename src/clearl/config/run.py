@@ -57,6 +57,7 @@ class RunConfig:
     schedule: Annotated[str | None, "protocol schedule: a YAML file with the segments"] = None
     probe_task: Annotated[str | None, "protocol probe: the task that is visited once"] = None
     probe_position: Annotated[int, Between(0, 10**6), Tag.MACHINE, "protocol probe: the number of visits before it"] = 0
+    environments: Annotated[tuple[str, ...], "suite gym: tasks that functions of yours make, name=module:function"] = ()
     seed: Annotated[int, Between(0, 2**63 - 1), Tag.MACHINE, "every random number of the run follows from it"] = 0
     preset: Annotated[
         str | None, Tag.MACHINE, Tag.CHANGEABLE, "named settings to start from; `clearl list presets` shows them"

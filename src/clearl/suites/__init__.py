@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from clearl.config import RunConfig, Setting, settings_of
 from clearl.errors import ConfigError, UnknownNameError
 from clearl.registry import Registry
+from clearl.tasks.makers import use_makers
 
 if TYPE_CHECKING:
     from clearl.tasks.suite import Suite
@@ -59,6 +60,7 @@ def make_suite(name: str, tasks: Sequence[str], config: RunConfig) -> Suite:
     if config.probe_task is not None and config.probe_task not in chosen:
         chosen = (*chosen, config.probe_task)
     _check_settings(kind, config)
+    use_makers(config.environments)
     try:
         return maker(chosen, config)
     except UnknownNameError:

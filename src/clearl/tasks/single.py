@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from clearl.errors import ConfigError, EnvironmentFaultError, UnknownNameError
+from clearl.tasks.makers import find_maker
 from clearl.tasks.parameters import Parameters, apply, constructor_keywords, known_parameters, split_task
 
 
@@ -29,6 +30,8 @@ def env_keywords(env_id: str) -> tuple[str, ...]:
     import gymnasium
     from gymnasium.envs.registration import load_env_creator
 
+    if (maker := find_maker(env_id)) is not None:
+        return constructor_keywords(maker)
     try:
         entry = gymnasium.spec(env_id).entry_point
         return () if entry is None else constructor_keywords(entry if callable(entry) else load_env_creator(entry))
@@ -51,6 +54,8 @@ def _make_id(env_id: str, **options: Any) -> Any:
 
     try:
         with _kept_torch_defaults():
+            if (maker := find_maker(env_id)) is not None:
+                return maker(**options)
             # Our own checks name task, slot and step; Gymnasium's would say it again and slow down the first steps.
             return gymnasium.make(env_id, disable_env_checker=True, **options)
     except ModuleNotFoundError as error:
