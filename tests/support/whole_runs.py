@@ -24,6 +24,7 @@ from clearl.replay.framing import open_record
 from clearl.replay.shard import ReplayShard
 from clearl.seeding import derive, unroll_numbers
 from clearl.storage.checkpoints import CheckpointStore
+from clearl.unroll import Unroll
 
 SMALL: dict[str, Any] = {
     "method": "clear", "suite": "minatar", "tasks": ("breakout", "freeway"), "cycles": 2, "frames_per_visit": 600,
@@ -115,7 +116,7 @@ def shards(out: Path, config: RunConfig) -> list[ReplayShard]:
     return found
 
 
-def contents(shard: ReplayShard) -> dict[int, dict[str, np.ndarray]]:
+def contents(shard: ReplayShard) -> dict[int, Unroll]:
     """Every unroll that a shard holds, decoded, by its sequence number."""
     reservoir = shard._reservoir
     found = {}
