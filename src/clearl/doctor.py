@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from clearl import __version__
+from clearl.runtimes.host import cores
 
 Verdict = Literal["ok", "missing", "hint"]
 
@@ -75,8 +76,8 @@ def examine(directory: Path) -> Iterator[Diagnosis]:
     yield from _machine()
     yield _space("free disk here", directory, LEAST_DISK_BYTES, "replay and checkpoints are written here; make room")
     shm = Path("/dev/shm")
-    if shm.is_dir():
-        remedy = "worker processes share unrolls there; in Docker give --shm-size=2g"
+    if shm.is_dir() and find_spec("ray") is not None:
+        remedy = "runtime ray shares unrolls there; in Docker give --shm-size=2g"
         yield _space("free shared memory", shm, LEAST_SHM_BYTES, remedy)
 
 
@@ -96,7 +97,7 @@ def _machine() -> Iterator[Diagnosis]:
 
     devices = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
     devices += ["mps"] if torch.backends.mps.is_available() else []
-    yield Diagnosis("ok", "processor", f"{len(os.sched_getaffinity(0))} cores, torch takes {torch.get_num_threads()}")
+    yield Diagnosis("ok", "processor", f"{cores()} cores, torch takes {torch.get_num_threads()}")
     yield Diagnosis("ok", "accelerators", ", ".join(devices) or "none; everything runs on the processor")
     unset = {name: value for name, value in ALLOCATOR.items() if os.environ.get(name) != value}
     if unset and platform.libc_ver()[0] == "glibc":

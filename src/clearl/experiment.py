@@ -39,7 +39,9 @@ from clearl.nets.network import PolicyNetwork, as_module, build_network
 from clearl.plugins import import_plugins, named_modules
 from clearl.protocols import make_plans
 from clearl.protocols.schedule import schedule_tasks
+from clearl.records.collapse import CollapseWatch
 from clearl.records.mirrors import check_mirrors, open_mirrors
+from clearl.records.reader import scan_rows
 from clearl.records.run_dir import (
     CONFIG_FILE,
     META_FILE,
@@ -337,7 +339,7 @@ def _run_plan(
         run_dir.set_status("running")
         try:
             with ExitStack() as stack:
-                watchers = list(options.listeners)
+                watchers = [*options.listeners, _collapse_watch(config)]
                 if options.console:
                     watchers.append(_open_console(config, plan, run_dir, stack))
                 RUNTIMES.get(config.runtime)(RunSpec(config, plan, out, JOB_ENTRY, PARTS_ENTRY, stop, watchers))
@@ -355,12 +357,21 @@ def _run_plan(
     return RunResult(out, status)
 
 
+def _collapse_watch(config: RunConfig) -> Callable[[Row], None]:
+    """A listener that warns once of a collapsed policy, and never ends the training."""
+    watch = CollapseWatch(config.unroll_steps * config.batch_unrolls)
+    return partial(Shield("the watch for collapse").call, watch.update)
+
+
 def _open_console(config: RunConfig, plan: Plan, run_dir: RunDir, stack: ExitStack) -> Callable[[Row], None]:
     """Open the live view for the life of `stack`; the listener that feeds it."""
     from clearl.records.console import Console  # Rich, which a child process can do without
 
-    title = f"{run_dir.meta.get('arm') or config.method} on {config.suite}, {plan.name}"
+    names = dict.fromkeys([run_dir.meta.get("arm") or config.method, plan.name])
+    title = f"{', '.join(names)} on {config.suite}"
     view = Console(title=title, tasks=plan.evaluate, total_frames=plan.total_frames)
+    for row in scan_rows(run_dir.metrics_path, thin="train").rows:  # what a resumed run did before
+        view.view.update(row)
     shield = Shield("the live view")
     shield.call(view.open)
     stack.callback(shield.call, view.close)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -131,3 +133,25 @@ def test_doctor_tells_how_to_get_what_is_missing(capsys, monkeypatch: pytest.Mon
     assert "- deepmind_lab" in shown and "bazel build" in shown
     assert "pip install 'clearl[vizdoom]'" in shown
     assert "free disk here" in shown
+
+
+@pytest.mark.parametrize(("where", "said"), [("step", "step 3 did not return"), ("init", "making it did not return")])
+def test_check_has_a_deadline(where: str, said: str, tmp_path: Path):
+    (tmp_path / "stuck.py").write_text(
+        "import time, gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "class Stuck(CartPoleEnv):\n"
+        "    count = 0\n"
+        "    def __init__(self, **options):\n"
+        f"        time.sleep(60 if {where == 'init'} else 0)\n"
+        "        super().__init__(**options)\n"
+        "    def step(self, action):\n"
+        "        Stuck.count += 1\n"
+        f"        time.sleep(60 if Stuck.count == 4 and {where == 'step'} else 0)\n"
+        "        return super().step(action)\n"
+        "gymnasium.register('Stuck-v0', Stuck, max_episode_steps=50)\n"
+    )
+    command = [sys.executable, "-m", "clearl", "check", "gym:Stuck-v0", "--imports", "stuck", "--timeout-s", "0.5"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1
+    assert said in done.stdout and "--timeout-s" in done.stdout

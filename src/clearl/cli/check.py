@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +27,7 @@ class CheckArgs:
 
     environments: Annotated[tuple[str, ...], POSITIONAL, "Gymnasium ids, as gym:CartPole-v1 or gym:A-v0,B-v0"]
     steps: Annotated[int, Between(1, 10_000_000), "random steps to play"] = 2_000
+    timeout_s: Annotated[float, Between(0.1, 86_400), "seconds that one step or reset may take"] = 30.0
     imports: Annotated[tuple[str, ...], "modules to import first, e.g. one that registers your environments"] = ()
 
 
@@ -37,12 +42,48 @@ def main(argv: list[str]) -> int:
     from clearl.tasks.single import list_parameters
 
     import_plugins(args.imports)
-    worst = 0
+    watchdog = _Watchdog(args.timeout_s)
+    codes = []
     for name in ids:
-        worst = max(worst, _show(name, check_env(name, steps=args.steps)))
+        with watchdog.watching(name):
+            findings = check_env(name, steps=args.steps, beat=watchdog.beat)
+        codes.append(_show(name, findings))
         with suppress(ClearlError):  # the findings said why it cannot be made
             print(f"    parameters ({name}?name=value): {list_parameters(name)}")
-    return worst
+    return max(codes)
+
+
+class _Watchdog:
+    """Ends the process where an environment does not return: nothing else stops code that hangs outside of Python."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._last = (time.monotonic(), "")
+
+    def beat(self, what: str) -> None:
+        """The environment is asked for `what`."""
+        self._last = (time.monotonic(), what)
+
+    @contextmanager
+    def watching(self, name: str) -> Iterator[None]:
+        """Watch over the block, which checks the environment called `name`."""
+        self.beat("making it")
+        done = threading.Event()
+        thread = threading.Thread(target=self._watch, args=(name, done), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    def _watch(self, name: str, done: threading.Event) -> None:
+        while not done.wait(min(0.2, self._timeout_s)):
+            since, what = self._last
+            if time.monotonic() - since > self._timeout_s:
+                print(f"{name}: error: {what} did not return within {self._timeout_s:g} s")
+                print("    remedy: mend what it waits for; --timeout-s gives a slow environment more time", flush=True)
+                os._exit(1)
 
 
 def _show(name: str, findings: list[Finding]) -> int:

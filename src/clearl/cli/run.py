@@ -10,11 +10,12 @@ from typing import Annotated, Any
 
 from clearl.cli.arguments import Trust, parse_run
 from clearl.cli.main import INTERRUPTED
-from clearl.cli.output import tell
-from clearl.config import RunConfig, from_yaml, load_yaml, resolve
+from clearl.cli.output import silence, tell
+from clearl.config import RunConfig, from_yaml, load_yaml, parse_yaml, resolve
 from clearl.errors import ConfigError
 from clearl.plugins import import_asked, import_plugins, named_modules
 from clearl.records.run_dir import RunDir
+from clearl.records.shield import Shield
 from clearl.runtimes.host import quick_imports
 from clearl.runtimes.local.processes import prewarm
 
@@ -62,7 +63,8 @@ def go_on(args: RunArgs, flags: dict[str, Any]) -> int:
         raise ConfigError("give either --from RUN with --out for the copy that goes on, or --extend RUN alone")
     if args.config or args.overwrite:
         raise ConfigError("--from and --extend take the settings of the run and the flags; no --config or --overwrite")
-    import_plugins(named_modules(flags))
+    named = parse_yaml(RunDir.open(Path(source)).config_text, source)
+    import_asked(named, source=source, imports=named_modules(flags), trust=args.trust)
     with quick_imports():
         from clearl.continuation import extend_run, fork_run, plan_extension, unfinished_extension
 
@@ -95,6 +97,8 @@ def _show_plan(config: RunConfig) -> int:
 
 def train(config: RunConfig, out: str, **options: Any) -> int:
     """Train into `out` and say how it ended; the exit code."""
+    if options.get("console"):
+        _announce(out)
     with prewarm(config, "clearl.experiment"):
         with quick_imports():
             from clearl.experiment import run
@@ -106,3 +110,11 @@ def train(config: RunConfig, out: str, **options: Any) -> int:
     state = "finished" if result.trained else "finished already, nothing to do"
     tell(f"{state}: {out} (clearl report {shlex.quote(out)} draws it)")
     return 0
+
+
+def _announce(out: str) -> None:
+    """Show a first line before the imports, which take seconds; where nothing can be shown, show no more."""
+    shield = Shield("the live view")
+    shield.call(lambda: print(f"{out}: starting", flush=True))
+    if shield.failed:
+        silence()

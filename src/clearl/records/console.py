@@ -47,7 +47,8 @@ class Console:
     def update(self, row: Row) -> None:
         """Take in a metrics row, and draw if it is time."""
         self.view.update(row)
-        self._draw()
+        if row["kind"] != "segment" or self._drawn_at is not None:  # the plan comes as several rows: draw it whole
+            self._draw()
 
     def open(self) -> None:
         """Take the terminal, if there is one."""
@@ -93,12 +94,13 @@ def panel(title: str, view: RunView) -> RenderableType:
             Text(sparkline(history), style="cyan" if trained else "dim"),
             Text(_training(view, task), style="dim"),
         )
-    parts: list[RenderableType] = [table, Text()]
+    # First, as a low terminal cuts off the end.
+    parts: list[RenderableType] = [Text(_status(view))]
     if view.total_frames:
         bar = Table.grid(expand=True)  # a bar alone ends without a new line where there are no colours
         bar.add_row(ProgressBar(total=view.total_frames, completed=view.frames))
         parts.append(bar)
-    parts.append(Text(_status(view)))
+    parts += [Text(), table]
     if diagnostics := _diagnostics(view):
         parts.append(Text(diagnostics, style="dim"))
     if health := _health(view):
@@ -136,6 +138,8 @@ def _status(view: RunView) -> str:
         parts.append(f"{_compact(view.fps)} frames/s")
     if view.seconds_left is not None:
         parts.append(f"{_duration(view.seconds_left)} left")
+    if view.resumed_frames is not None:
+        parts.append(f"resumed at frame {view.resumed_frames:,}")
     return ", ".join(parts)
 
 

@@ -34,6 +34,8 @@ class RunView:
     diagnostics: dict[str, dict[str, float | None]] = field(default_factory=dict)
     """The last diagnosis of an update; see `clearl.learning.diagnostics`."""
     faults: int = 0
+    resumed_frames: int | None = None
+    """Where the run last went on from a checkpoint."""
     skipped_evaluations: int = 0
     _segments: dict[int, Row] = field(default_factory=dict)
 
@@ -46,6 +48,9 @@ class RunView:
             self._evaluated(row)
         elif kind == "fault":
             self.faults += 1
+        elif kind == "resume":
+            # Rows after the checkpoint are written again.
+            self.frames = self.resumed_frames = int(row["frames"])
         elif kind == "train":
             self._trained(row)
         elif kind == "summary":

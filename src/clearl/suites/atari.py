@@ -142,7 +142,7 @@ def _check_roms(tasks: Sequence[str]) -> None:
 
 def _threads(config: RunConfig) -> int:
     """Emulator threads of one process: all cores where it is alone, its share where the workers are counted."""
-    cores = len(os.sched_getaffinity(0))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if config.runtime == "inline":
         return cores
     return max(1, cores // config.workers) if config.workers else 1

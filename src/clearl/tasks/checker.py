@@ -45,13 +45,17 @@ class _Play:
         return any(finding.severity == "error" for finding in self.findings)
 
 
-def check_env(env_id: str, *, steps: int = 2_000) -> list[Finding]:
-    """All that is wrong with a Gymnasium environment, the worst first; an empty list is a clean bill of health."""
+def check_env(env_id: str, *, steps: int = 2_000, beat: Callable[[str], object] = lambda what: None) -> list[Finding]:
+    """All that is wrong with a Gymnasium environment, the worst first; an empty list is a clean bill of health.
+
+    `beat` is told what the environment is asked to do next, so that a caller can tell a hang from slow play.
+    """
     env_id = env_id.removeprefix("gym:")
     findings: dict[Finding, None] = {}
     for check in (_check_spaces, _check_signatures, _check_play):
         try:
-            env = make_env(env_id)
+            beat("making it")
+            env = _Watched(make_env(env_id), beat)
         except UnknownNameError:
             raise
         except ClearlError as error:
@@ -59,11 +63,35 @@ def check_env(env_id: str, *, steps: int = 2_000) -> list[Finding]:
         try:
             findings.update(dict.fromkeys(check(env_id, env, steps)))
         finally:
+            beat("close")
             env.close()
         if any(finding.severity == "error" for finding in findings):
             break
     order = ("error", "warning", "note")
     return sorted(findings, key=lambda finding: order.index(finding.severity))
+
+
+class _Watched:
+    """An environment that says what it is asked to do."""
+
+    def __init__(self, env: Any, beat: Callable[[str], object]) -> None:
+        self._env, self._beat, self._steps = env, beat, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+    @property
+    def unwrapped(self) -> _Watched:
+        return _Watched(self._env.unwrapped, self._beat)
+
+    def reset(self, **options: Any) -> Any:
+        self._beat(f"reset after {self._steps} steps")
+        return self._env.reset(**options)
+
+    def step(self, action: Any) -> Any:
+        self._steps += 1
+        self._beat(f"step {self._steps}")
+        return self._env.step(action)
 
 
 def _check_spaces(env_id: str, env: Any, steps: int) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from rich.console import Console as RichConsole
 
-from clearl.records import eval_row, fault_row, segment_row, summary_row, train_row
+from clearl.records import eval_row, fault_row, resume_row, segment_row, summary_row, train_row
 from clearl.records.console import Console, plain_line, sparkline
 from clearl.records.view import RunView
 
@@ -162,3 +162,29 @@ def test_the_last_diagnosis_stays_in_view_for_new_and_replay() -> None:
         console.update(_train(2_000))
     shown = " ".join(out.getvalue().replace("│", " ").split())
     assert "entropy 1.25 new; clipped ratios 12% new, 12% replay; KL 0.01 new, 0.50 replay; gradient 439.0 new" in shown
+
+
+def test_a_resumed_run_says_where_and_shows_its_segment_and_the_bar_comes_first():
+    console, out, _ = _console(terminal=True)
+    with opened(console):
+        for row in (
+            segment_row(tasks=["breakout"], start_frames=0, end_frames=5_000, index=0),
+            segment_row(tasks=["asterix"], start_frames=5_000, end_frames=10_000, index=1),
+            _train(9_000, "asterix"),
+        ):
+            console.view.update(row)
+        assert out.getvalue() == ""
+        console.update(resume_row(frames=6_000, updates=10, wall_s=1.0))
+    lines = out.getvalue().rsplit("╭", 1)[-1].splitlines()
+    assert "segment 2 of 2, 6,000 of 10,000 frames" in lines[1] and "resumed at frame" in lines[1]
+    assert any("breakout" in line for line in lines[3:])
+
+
+def test_the_plan_is_drawn_whole():
+    console, out, _ = _console(terminal=False)
+    with opened(console):
+        for index in range(6):
+            start = index * 1_000
+            console.update(segment_row(tasks=["a"], start_frames=start, end_frames=start + 1_000, index=index))
+        console.update(_train(100))
+    assert "of 1," not in out.getvalue() and "segment 1 of 6" in out.getvalue()

@@ -1,0 +1,53 @@
+"""Notice a policy that has collapsed, from the rows of a run, and say what helps."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+
+from clearl.records.schema import Row
+
+LEAST_ENTROPY = 1e-3
+"""Nats of a step below which a policy explores no more; uniform over two actions has 0.69."""
+LARGEST_GRAD_NORM = 1e6
+"""Before clipping; healthy runs stay below a few thousand."""
+ROWS = 5
+"""Rows in a row that must say so: a single one may be an accident."""
+
+
+class CollapseWatch:
+    """Takes the rows of a run and says once that its policy has collapsed."""
+
+    def __init__(self, batch_steps: int, say: Callable[[str], object] = sys.stderr.write) -> None:
+        self._batch_steps, self._say = batch_steps, say
+        self._rows = 0
+        self.said = False
+
+    def update(self, row: Row) -> None:
+        """Take in one metrics row."""
+        if row["kind"] != "train" or self.said:
+            return
+        signs = list(self._signs(row))
+        self._rows = self._rows + 1 if signs else 0
+        if self._rows == ROWS:
+            self.said = True
+            self._say(
+                f"clearl: at frame {int(row['frames']):,} {' and '.join(signs)}: the policy may have collapsed. Try a "
+                "lower --learning-rate or --grad-norm-clip, a higher --entropy-weight, or --reward-clip unit\n"
+            )
+
+    def _signs(self, row: Row) -> Iterator[str]:
+        entropy, norm = _entropy(row, self._batch_steps), row.get("grad_norm")
+        if entropy is not None and entropy < LEAST_ENTROPY:
+            yield f"the policy is deterministic (entropy {entropy:.1g})"
+        if norm is not None and norm > LARGEST_GRAD_NORM:
+            yield f"gradients reach {norm:.1g}"
+
+
+def _entropy(row: Row, batch_steps: int) -> float | None:
+    """Nats of a step: as diagnosed, or from the loss, which is a sum over the batch."""
+    diagnosed = row.get("diagnostics", {}).get("new", {}).get("entropy")
+    if diagnosed is not None:
+        return diagnosed
+    summed = row["loss"].get("entropy")
+    return None if summed is None else abs(summed) / batch_steps
