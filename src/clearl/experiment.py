@@ -310,12 +310,17 @@ def method_plans(config: RunConfig, tasks: Sequence[str]) -> list[Plan]:
 
 def run_replay_bytes(config: RunConfig) -> int:
     """Bytes of disk that the replay of a run may take."""
+    suite = _suite(config)
+    return replay_bytes(config, suite.spec, run_frames(config))
+
+
+def replay_bytes(config: RunConfig, spec: TaskSpec, total_frames: int) -> int:
+    """Bytes of disk that the replay of a run of `total_frames` on tasks of `spec` may take."""
     method = make_method(config)
     if method.replay_fraction == 0:
         return 0
-    suite = _suite(config)
-    layout = UnrollLayout(suite.spec, config.unroll_steps, make_network(config, suite.spec, method).core_size)
-    frames = config.buffer_size_frames(run_frames(config))
+    layout = UnrollLayout(spec, config.unroll_steps, make_network(config, spec, method).core_size)
+    frames = config.buffer_size_frames(total_frames)
     return forecast_bytes(layout, frames, waste_share=config.replay_waste_share).disk_nbytes
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,8 @@ def test_a_dry_run_of_the_paper_says_what_is_missing() -> None:
     assert done.returncode == 0, done.stderr
     assert "15 runs, 13,500,000,000 frames" in done.stdout
     assert "deepmind_lab" in done.stdout
+    told = re.search(r"at least ([\d,.]+) hours at [\d,]+ frames/s .*the learner alone.* ([\d,.]+) GB", done.stdout)
+    assert told and float(told[1].replace(",", "")) > 1 and float(told[2].replace(",", "")) > 1
     assert "guessed: cycles: 5 visits of 60M frames" in done.stdout and "paper-dmlab-soft-clip" in done.stdout
     assert "guessed" not in reproduce("stability", "--scale", "smoke", "--dry-run").stdout
 

@@ -169,3 +169,13 @@ def test_a_broken_module_is_one_line(here: Path, name: str, capsys) -> None:
     assert main(["check", "gym:CartPole-v1", "--imports", name]) == 2
     shown = capsys.readouterr().err
     assert said in shown and name in shown and shown.count("\n") == 1
+
+
+def test_going_on_with_a_strangers_run_imports_nothing_unasked(capsys) -> None:
+    path = trained({"imports": ("strange_worlds",)})
+    with watched_imports() as imported:
+        assert main(["run", "--from", path, "--out", "next", "--cycles", "1", "--quiet"]) == 2
+        assert main(["resume", path, "--quiet"]) == 2
+    assert not [name for name in imported if name.startswith("strange")] and not Path("next").exists()
+    assert "--imports strange_worlds" in capsys.readouterr().err
+    assert main(["resume", path, "--quiet", "--imports", "strange_worlds"]) == 0

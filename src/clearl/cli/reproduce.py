@@ -88,7 +88,10 @@ def _plan_line(config: RunConfig) -> str:
 def _forecast_line(name: str, row: SequenceForecast, jobs: int) -> str:
     hours, speed = row.hours(jobs), "speed not measured"
     if hours is not None:
-        speed = f"{hours:,.1f} hours at {row.frames_per_s:,.0f} frames/s a run, {jobs} at a time"
+        rate = f"{row.frames_per_s:,.0f} frames/s a run, {jobs} at a time"
+        speed = f"{hours:,.1f} hours at {rate}"
+        if row.missing:
+            speed = f"at least {speed}, the learner alone"
     missing = f"; missing: {row.missing}" if row.missing else ""
     return (
         f"{name} on {row.sequence}: {row.runs} runs, {row.frames:,} frames, {speed}, "

@@ -9,10 +9,16 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from clearl.bench.work import noise_batch
 from clearl.config import RunConfig
-from clearl.errors import ClearlError
-from clearl.experiment import run, run_frames, run_replay_bytes
+from clearl.errors import ClearlError, ConfigError, MissingExtraError
+from clearl.experiment import make_network, replay_bytes, run, run_frames, run_replay_bytes
+from clearl.learning.learner import Learner
+from clearl.methods import make_method
 from clearl.reproduce.catalog import PlannedRun, plain_frames
+from clearl.spaces import TaskSpec
+from clearl.suites import SUITES, KnowsSpec
+from clearl.unroll import UnrollLayout
 
 MEASURE_S = 20.0
 
@@ -27,7 +33,7 @@ class SequenceForecast:
     replay_bytes: int
     """Of the largest single run."""
     frames_per_s: float | None
-    """Of one run on this machine; None where it could not be measured."""
+    """Of one run on this machine, or of its learner alone if `missing`; None where it could not be measured."""
     missing: str | None
     """What must be installed first."""
 
@@ -45,6 +51,12 @@ def forecast(runs: Sequence[PlannedRun], *, measure_s: float = MEASURE_S) -> lis
             lengths = [run_frames(config) for config in configs]
             frames, nbytes = sum(lengths), max(run_replay_bytes(config) for config in configs)
             speed, missing = _speed(configs, lengths, measure_s), None
+        except MissingExtraError as error:
+            frames, missing = sum(map(plain_frames, configs)), str(error)
+            nbytes, speed = 0, None
+            with suppress(ConfigError):
+                nbytes = max(replay_bytes(config, _known_spec(config), plain_frames(config)) for config in configs)
+                speed = measure_learner(next((c for c in configs if c.method == "clear"), configs[0]), measure_s)
         except ClearlError as error:
             frames, nbytes, speed, missing = sum(map(plain_frames, configs)), 0, None, str(error)
         rows.append(SequenceForecast(name, len(configs), frames, nbytes, speed, missing))
@@ -78,6 +90,32 @@ def measure(config: RunConfig, seconds: float) -> float:
         run(short, Path(directory) / "run", console=False, listeners=[watch])
     (first_s, first), (last_s, last) = marks[0], marks[-1]
     return (last - first) / max(last_s - first_s, 1e-9)
+
+
+def measure_learner(config: RunConfig, seconds: float) -> float:
+    """Frames per second of updates on noise, where there are no environments to act in: a run is not faster."""
+    spec = _known_spec(config)
+    method = make_method(config)
+    network = make_network(config, spec, method)
+    layout = UnrollLayout(spec, config.unroll_steps, network.core_size)
+    learner = Learner(
+        network=network, method=method, config=config, batch_frames=config.batch_unrolls * layout.frames,
+        total_frames=plain_frames(config),
+    )  # fmt: skip
+    batch = noise_batch(layout, config)
+    learner.update(batch, None)  # the first one allocates
+    began, before = time.monotonic(), learner.frames
+    while time.monotonic() - began < seconds / 4 or learner.frames == before:
+        learner.update(batch, None)
+    return (learner.frames - before) / (time.monotonic() - began)
+
+
+def _known_spec(config: RunConfig) -> TaskSpec:
+    """The spec of a suite whose package is not installed; an error where only the package knows it."""
+    maker = SUITES.get(config.suite)
+    if not isinstance(maker, KnowsSpec):
+        raise ConfigError(f"suite {config.suite} does not tell its spec")
+    return maker.spec_for(config)
 
 
 class _EnoughError(Exception):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from clearl.config import RunConfig, Setting, settings_of
 from clearl.errors import ConfigError, UnknownNameError
@@ -11,6 +11,7 @@ from clearl.registry import Registry
 from clearl.tasks.makers import use_makers
 
 if TYPE_CHECKING:
+    from clearl.spaces import TaskSpec
     from clearl.tasks.suite import Suite
 
 
@@ -25,6 +26,13 @@ class SuiteMaker(Protocol):
     """The dataclass of the settings that it declares, besides `frame_stack`, which all follow."""
 
     def __call__(self, tasks: Sequence[str], config: RunConfig) -> Suite: ...
+
+
+@runtime_checkable
+class KnowsSpec(Protocol):
+    """A suite whose spec follows from the settings alone, so that forecasts need no package."""
+
+    def spec_for(self, config: RunConfig) -> TaskSpec: ...
 
 
 SUITES: Registry[SuiteMaker] = Registry(

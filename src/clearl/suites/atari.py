@@ -12,7 +12,7 @@ import numpy as np
 from clearl.config import RunConfig
 from clearl.errors import MissingExtraError, UnknownNameError
 from clearl.seeding import derive
-from clearl.spaces import discrete_spec
+from clearl.spaces import TaskSpec, discrete_spec
 from clearl.suites.settings import AtariSettings
 from clearl.tasks.autoreset import NextStepAutoreset
 from clearl.tasks.spaces import draw_frame
@@ -39,18 +39,23 @@ class AtariSuite:
             raise MissingExtraError("suite atari", "ale-py", "install it with: pip install 'clearl[atari]'")
         self.tasks = tuple(tasks)
         _check_roms(self.tasks)
+        self.spec = self.spec_for(config)
+        self._noop_max = config.noop_max
+        self._sticky = config.sticky_action_probability or 0.0
+        self._life_loss = config.life_loss_terminates
+        self._threads = _threads(config)
+
+    @staticmethod
+    def spec_for(config: RunConfig) -> TaskSpec:
+        """The spec that all tasks share; known without the package, for forecasts."""
         grey = config.grayscale is not False
-        self.spec = discrete_spec(
+        return discrete_spec(
             frame_shape=(1 if grey else 3, SIZE, SIZE),
             frame_dtype="uint8",
             num_actions=NUM_ACTIONS,
             stack=config.frame_stack or (GREY_STACK if grey else 1),
             frames_per_step=config.action_repeat or 4,
         )
-        self._noop_max = config.noop_max
-        self._sticky = config.sticky_action_probability or 0.0
-        self._life_loss = config.life_loss_terminates
-        self._threads = _threads(config)
 
     def mask(self, task: str) -> np.ndarray:
         return np.ones(NUM_ACTIONS, bool)

@@ -15,7 +15,7 @@ import numpy as np
 from clearl.config import RunConfig
 from clearl.errors import MissingExtraError, UnknownNameError
 from clearl.seeding import generator
-from clearl.spaces import discrete_spec
+from clearl.spaces import TaskSpec, discrete_spec
 from clearl.suites.settings import DmLabSettings
 from clearl.tasks.loop import LoopEnvs
 from clearl.tasks.spaces import FrameFormat, FrameWriter, draw_frame
@@ -66,14 +66,19 @@ class DmLabSuite:
         if importlib.util.find_spec("deepmind_lab") is None:
             raise MissingExtraError("suite dmlab", "deepmind_lab", HOW_TO_GET_IT)
         self.tasks = tuple(tasks)
-        self.spec = discrete_spec(
+        self.spec = self.spec_for(config)
+        self._cache = LevelCache(Path(config.level_cache)) if config.level_cache else None
+
+    @staticmethod
+    def spec_for(config: RunConfig) -> TaskSpec:
+        """The spec that all tasks share; known without the package, for forecasts."""
+        return discrete_spec(
             frame_shape=FORMAT.frame_shape,
             frame_dtype="uint8",
             num_actions=len(ACTIONS),
             stack=config.frame_stack or 1,
             frames_per_step=config.action_repeat or 4,
         )
-        self._cache = LevelCache(Path(config.level_cache)) if config.level_cache else None
 
     def mask(self, task: str) -> np.ndarray:
         return np.ones(len(ACTIONS), bool)

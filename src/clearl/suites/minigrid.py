@@ -11,7 +11,7 @@ import numpy as np
 from clearl.config import RunConfig
 from clearl.errors import MissingExtraError, UnknownNameError
 from clearl.seeding import derive
-from clearl.spaces import discrete_spec
+from clearl.spaces import TaskSpec, discrete_spec
 from clearl.tasks.autoreset import NextStepAutoreset
 from clearl.types import EnvStep
 
@@ -68,6 +68,11 @@ class MiniGridSuite:
                 raise UnknownNameError("task of suite minigrid", task, self.known_tasks)
         self.tasks = tuple(tasks)
         self.spec = SPEC.stacked(config.frame_stack or 1)
+
+    @staticmethod
+    def spec_for(config: RunConfig) -> TaskSpec:
+        """The spec that all tasks share; known without the package, for forecasts."""
+        return SPEC
 
     def mask(self, task: str) -> np.ndarray:
         count = OBSTACLE_ACTIONS if "Dynamic-Obstacles" in task else NUM_ACTIONS

@@ -16,7 +16,7 @@ import numpy as np
 from clearl.config import RunConfig
 from clearl.errors import MissingExtraError, UnknownNameError
 from clearl.seeding import generator
-from clearl.spaces import discrete_spec
+from clearl.spaces import TaskSpec, discrete_spec
 from clearl.suites.settings import ActionRepeat
 from clearl.tasks.loop import LoopEnvs
 from clearl.tasks.spaces import FrameFormat, FrameWriter, draw_frame
@@ -66,7 +66,12 @@ class VizDoomSuite:
             if task not in BUTTONS:
                 raise UnknownNameError("task of suite vizdoom", task, BUTTONS)
         self.tasks = tuple(tasks)
-        self.spec = discrete_spec(
+        self.spec = self.spec_for(config)
+
+    @staticmethod
+    def spec_for(config: RunConfig) -> TaskSpec:
+        """The spec that all tasks share; known without the package, for forecasts."""
+        return discrete_spec(
             frame_shape=FORMAT.frame_shape,
             frame_dtype="uint8",
             num_actions=len(ACTIONS),
