@@ -15,6 +15,7 @@ from whole_runs import assert_equal, contents, finish, rows, shards, small_confi
 from clearl.config import RunConfig, to_yaml
 from clearl.experiment import load_factory
 from clearl.records.run_dir import RunDir
+from clearl.unroll import Unroll
 
 
 def config_of(frames_per_visit: int) -> RunConfig:
@@ -24,7 +25,7 @@ def config_of(frames_per_visit: int) -> RunConfig:
     )  # fmt: skip
 
 
-Held = dict[int, dict]
+Held = dict[int, Unroll]
 
 
 def on_disk(out: Path, config: RunConfig, scratch: Path) -> list[tuple[int, Held]]:
