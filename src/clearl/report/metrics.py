@@ -8,6 +8,8 @@ that stretch holds none. docs/metrics.md has every formula.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from clearl.report.run import Curve, Run
@@ -88,6 +90,28 @@ def backward_transfer(run: Run, task: str) -> float | None:
         return None
     first, last = score_at(run, task, visits[0][1], after=visits[0][0]), final(run, task)
     return None if first is None or last is None else last - first
+
+
+RECOVERED = 0.9
+"""Share of the old score, from the floor on, at which a task counts as recovered."""
+
+
+def recovery_frames(run: Run, task: str, floor: float) -> float | None:
+    """Frames after coming back to the task until its return is what it was when it was left, but for a tenth.
+
+    Mean over all visits but the first; a visit that does not get there counts with its length.
+    """
+    visits, curve = run.visits(task), run.curves.get(task)
+    taken = []
+    for (_, left), (start, end) in pairwise(visits):
+        score = score_at(run, task, left)
+        if curve is None or score is None or score <= floor:
+            continue
+        reached = (
+            (curve.frames >= start) & (curve.frames <= end) & (curve.returns >= floor + RECOVERED * (score - floor))
+        )
+        taken.append(float(curve.frames[reached][0]) - start if reached.any() else end - start)
+    return float(np.mean(taken)) if taken else None
 
 
 def first_visit_mean(run: Run, task: str) -> float | None:

@@ -148,6 +148,7 @@ def _measure(arm: Arm, task: str, scale: Scale, separate: list[Run]) -> dict[str
         "kept": stat(retention.kept, scale.floor),
         "area_lost": stat(retention.area_lost, scale.floor),
         "backward_transfer": stat(metrics.backward_transfer),
+        "recovery_frames": stat(metrics.recovery_frames, scale.floor),
     }
     if any(task in run.success for run in arm.runs):
         stats["success"] = stat(metrics.final_success)

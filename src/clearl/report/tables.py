@@ -42,6 +42,8 @@ MEASURES = (
     Measure("area_lost", "Area lost while away",
             "share of the score when the task was left that was missing while it was away, mean over that time", "low"),
     Measure("backward_transfer", "Backward transfer", "final score minus score at the end of the first visit", "high"),
+    Measure("recovery_frames", "Recovery",
+            "frames after coming back to a task until its return is 90 % of what it was when the task was left", "low"),
     Measure("forward_transfer", "Forward transfer",
             "mean return over the first visit minus that of a separate network over as many frames", "high"),
     Measure("regret", "Regret to the task alone",
