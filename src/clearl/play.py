@@ -58,7 +58,7 @@ def _play(trained: Trained, task: str, episodes: int, max_steps: int, scores: li
             agent.reset()
             for _ in range(max_steps):
                 yield suite.render(task, frame)
-                step = envs.step(np.array([agent.act(frame, reward=reward, mask=suite.mask(task))]))
+                step = envs.step(np.array([agent.act(frame, reward=reward, mask=suite.mask(task), channels=0)]))
                 frame, reward = step.frames[0], float(step.reward[0])
                 score += reward
                 if step.terminated[0] or step.truncated[0]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,13 +54,21 @@ class Agent:
         *,
         reward: float = 0.0,
         mask: np.ndarray | None = None,
+        channels: int | None = None,
         deterministic: bool = False,
     ) -> int:
         """The action for an observation, sampled, or the likeliest if `deterministic`.
 
         `reward` is what the last action brought (used by networks with a memory); `mask` says which actions exist.
+        `channels` is the axis of an image's channels, 0 or 2; needed only where its shape does not tell.
         """
-        frames, stepper = fit_frame(observation, self.spec)[None], self._stepper
+        with one_thread():
+            return self._act(observation, reward, mask, channels, deterministic)
+
+    def _act(
+        self, observation: np.ndarray, reward: float, mask: np.ndarray | None, channels: int | None, deterministic: bool
+    ) -> int:
+        frames, stepper = fit_frame(observation, self.spec, channels)[None], self._stepper
         if self._last_action is None:
             stepper.begin(slice(None), frames)
         else:
@@ -74,13 +84,37 @@ class Agent:
         return int(self._last_action[0])
 
 
-def fit_frame(observation: np.ndarray, spec: TaskSpec) -> np.ndarray:
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute with one thread: for a single observation more only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def fit_frame(observation: np.ndarray, spec: TaskSpec, channels: int | None = None) -> np.ndarray:
     """An environment's observation as a frame of `spec`: channels first, padded with zeros where it is smaller."""
     frame, shape = np.asarray(observation), spec.observation.frame_shape
-    if frame.ndim == 3 and frame.shape != shape and frame.shape[:2] == shape[1:]:
-        frame = np.moveaxis(frame, -1, 0)
+    if frame.dtype.kind == "f" and not np.isfinite(frame).all():
+        raise ConfigError("the observation holds NaN or infinity")
+    if frame.ndim == 3 and len(shape) == 3:
+        frame = np.moveaxis(frame, _channel_axis(frame.shape, shape) if channels is None else channels, 0)
     if frame.ndim != len(shape) or any(a > b for a, b in zip(frame.shape, shape, strict=True)):
         raise ConfigError(f"an observation of shape {np.shape(observation)} does not fit frames of {shape}")
     fitted = np.zeros(shape, spec.observation.frame_dtype)
     fitted[tuple(slice(size) for size in frame.shape)] = frame
     return fitted
+
+
+def _channel_axis(given: tuple[int, ...], shape: tuple[int, ...]) -> int:
+    """The axis of the channels in an image that becomes (C, H, W); an error where both the first and the last fit."""
+    first = given[0] <= shape[0] and given[1:] == shape[1:]
+    last = given[2] <= shape[0] and given[:2] == shape[1:]
+    if first and last:
+        raise ConfigError(
+            f"an image of {given} may have its channels first or last; say which: act(..., channels=0) or channels=2"
+        )
+    return 2 if last else 0
