@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -65,8 +67,23 @@ def test_every_command_runs(tmp_path: Path):
     assert {command[0] for command in commands} == {"clearl"}
     for _, verb, *arguments in commands:
         command = [sys.executable, "-m", "clearl", verb, *_small(verb, arguments)]
+        if verb == "watch":
+            _check_serves(command, tmp_path)
+            continue
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=400)
         assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout}\n{done.stderr}"
+
+
+def _check_serves(command: list[str], directory: Path) -> None:
+    """The page is there, and Ctrl-C ends the command."""
+    with subprocess.Popen([*command, "--no-browser"], cwd=directory, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        url = re.search(r"http://\S+", server.stdout.readline())
+        assert url
+        with urlopen(url[0], timeout=60) as page:
+            assert b"clearl watch" in page.read()
+        server.send_signal(signal.SIGINT)
+        assert server.wait(timeout=60) == 0
 
 
 @pytest.mark.parametrize("code", _blocks("python"))

@@ -1,0 +1,119 @@
+"""What the pages name exists: verbs, flags, settings, files, row keys; and their files and Python blocks work."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from clearl.cli.main import VERBS
+from clearl.config import resolve, settings
+from clearl.protocols import PROTOCOLS
+from clearl.records import schema
+from clearl.reproduce.sweep import load_sweep
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def _code(page: Path) -> list[str]:
+    """Code spans, and lines of code blocks, of a page."""
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```[a-z]*\n(.*?)^```", text, flags=re.M | re.S)
+    spans = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
+    return [*spans, *(line for block in blocks for line in block.splitlines())]
+
+
+def _flags() -> set[str]:
+    names = set(settings())
+    for verb in VERBS:
+        module = import_module(f"clearl.cli.{verb}")
+        for value in vars(module).values():
+            if isinstance(value, type) and dataclasses.is_dataclass(value) and value.__module__ == module.__name__:
+                names |= {field.name for field in dataclasses.fields(value)}
+    flags = {f"--{name.strip('_').replace('_', '-')}" for name in names}
+    return flags | {flag.replace("--", "--no-", 1) for flag in flags} | {"--help", "--version"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_verbs_and_flags_exist(page: Path) -> None:
+    lines = [code for code in _code(page) if re.match(r"(\$ )?clearl [a-z]", code)]
+    verbs = {re.sub(r"^\$ ", "", line).split()[1] for line in lines}
+    assert verbs <= {*VERBS, "version"}
+    used = {flag for line in lines for flag in re.findall(r"(?<!\S)--[a-z][a-z-]+", line)}
+    bare = {code.split()[0].split("=")[0] for code in _code(page) if re.match(r"--[a-z][a-z-]+( |$)", code)}
+    assert used | bare <= _flags() | OF_PAGE.get(page.name, set())
+
+
+OF_PAGE = {
+    "extending.md": {"--pull-weight"},
+    "CHANGELOG.md": {"--lr", "--env"},  # named there as wrong ones that lead to ours
+}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_source_files_that_a_page_names_exist(page: Path) -> None:
+    named = {code for code in _code(page) if re.fullmatch(r"[\w./-]+/[\w.-]+\.(py|md|yaml|toml|cff)", code)}
+    own = ("runs/", "my_", "OUT/")
+    missing = [
+        name
+        for name in named
+        if not name.startswith(own) and not any((base / name).exists() for base in (ROOT, ROOT / "src" / "clearl"))
+    ]
+    assert missing == []
+
+
+def test_every_protocol_has_its_row() -> None:
+    rows = re.findall(r"^\| `([a-z]+)` \|", (ROOT / "docs" / "protocols.md").read_text(), flags=re.M)
+    assert sorted(rows) == sorted(PROTOCOLS)
+
+
+def test_every_kind_and_key_of_a_row_is_documented() -> None:
+    page = (ROOT / "docs" / "files.md").read_text()
+    rows = {
+        "eval": schema.eval_row(
+            task="a", frames=1, mean_return=0.0, episodes=1, updates=1, wall_s=0.0, std=0.0, column="active", segment=0,
+            skipped=1, secondary=True,
+        ),
+        "train": schema.train_row(
+            tasks=["a"], frames=1, updates=1, fps=1.0, loss={}, lag_updates=0.0, replay={}, wall_s=0.0
+        ),
+        "segment": schema.segment_row(tasks=["a"], start_frames=0, end_frames=1, index=0, extra_frames=1),
+        "fault": schema.fault_row(frames=0, worker="w", problem="p", wall_s=0.0),
+        "restart": schema.restart_row(frames=0, worker="w", after_s=0.0, wall_s=0.0),
+        "resume": schema.resume_row(frames=0, updates=0, wall_s=0.0),
+        "summary": schema.summary_row({"evaluations": {}, "seconds": {}}),
+    }  # fmt: skip
+    documented = dict(re.findall(r"^\*\*`(\w+)`\*\*(.*?)(?=^\*\*`|^## |\Z)", page, flags=re.M | re.S))
+    assert documented.keys() == rows.keys()
+    for kind, row in rows.items():
+        missing = [key for key in row.keys() - {"v", "kind"} if f"`{key}`" not in documented[kind]]
+        assert missing == [], kind
+
+
+def test_the_sweep_of_the_page_stands_for_as_many_runs_as_it_says(tmp_path: Path) -> None:
+    text = re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs" / "sweeps.md").read_text(), flags=re.M | re.S)[0]
+    (tmp_path / "entropy.yaml").write_text(text)
+    stated = re.search(r"= (\d+) runs", text)
+    assert stated and len(load_sweep(tmp_path / "entropy.yaml").runs) == int(stated[1])
+
+
+def test_the_schedule_of_the_page_is_a_plan(tmp_path: Path) -> None:
+    text = re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs" / "protocols.md").read_text(), flags=re.M | re.S)[0]
+    (tmp_path / "schedule.yaml").write_text(text)
+    config = resolve(flags={"protocol": "schedule", "schedule": str(tmp_path / "schedule.yaml")})
+    (plan,) = PROTOCOLS.get("schedule")(("breakout", "asterix", "freeway"), config)
+    assert plan.total_frames == 700_000 and len(plan.segments) == 4
+
+
+def test_the_python_of_the_next_task_runs(tmp_path: Path) -> None:
+    (code,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "next-task.md").read_text(), flags=re.M | re.S)
+    indented = "".join(f"    {line}\n" for line in code.splitlines())
+    (tmp_path / "page.py").write_text(f"if __name__ == '__main__':\n{indented}")
+    done = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.stdout == "finished finished\n", done.stderr
