@@ -186,7 +186,7 @@ def test_rows_tell_of_episodes_processes_and_health(finished: Finished) -> None:
     if settings.runtime == "inline":
         return
     health, seconds = trained[-1]["health"], trained[-1]["seconds"]
-    assert health.keys() == {"worker-0", "worker-1", "evaluator"}
+    assert {"worker-0", "worker-1"} < health.keys() and any(name.startswith("evaluator") for name in health)
     assert health["worker-0"] == {"state": "running", "restarts": 0}
     assert seconds.keys() == {"learner", *health}
     spent = sum(row["seconds"]["learner"].get("learner", 0.0) for row in trained)

@@ -103,6 +103,8 @@ def panel(title: str, view: RunView) -> RenderableType:
     parts += [Text(), table]
     if diagnostics := _diagnostics(view):
         parts.append(Text(diagnostics, style="dim"))
+    if busy := _seconds(view):
+        parts.append(Text(busy, style="dim"))
     if health := _health(view):
         parts.append(Text(health, style="yellow" if view.faults else "dim"))
     return Panel(Group(*parts), title=Text(title, style="bold"), title_align="left", border_style="dim")
@@ -174,6 +176,16 @@ def _training(view: RunView, task: str) -> str:
     share = f"{view.shares[task]:.0%} of slots" if task in view.shares else ""
     score = f"training {_number(view.training_returns[task])}" if task in view.training_returns else ""
     return ", ".join(part for part in (score, share) if part)
+
+
+def _seconds(view: RunView) -> str:
+    """What the learner's process did most since the last row, as shares of its time."""
+    spent = view.seconds.get("learner", {})
+    # "learner" is the whole update, which has parts of its own.
+    known = {part: seconds for part, seconds in spent.items() if part != "learner" and seconds > 0}
+    total = sum(known.values())
+    most = sorted(known.items(), key=lambda item: -item[1])[:3]
+    return "learner: " + ", ".join(f"{part} {seconds / total:.0%}" for part, seconds in most) if most else ""
 
 
 def _skipped(view: RunView) -> str:

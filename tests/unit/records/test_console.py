@@ -55,7 +55,8 @@ def _feed(console: Console) -> None:
         console.update(_eval("breakout", value))
     health = {f"worker-{index}": {"state": "running", "restarts": 0} for index in (0, 1)}
     episodes = {"asterix": {"count": 2, "mean_return": 0.75, "mean_length": 30.0}}
-    console.update({**_train(6_000, "asterix"), "health": health, "episodes": episodes, "shares": {"asterix": 0.5}})
+    console.update({**_train(6_000, "asterix"), "health": health, "episodes": episodes, "shares": {"asterix": 0.5},
+                    "seconds": {"learner": {"learner": 4.0, "backward": 3.0, "waiting": 1.0}}})  # fmt: skip
 
 
 def test_the_panel_shows_segment_task_returns_speed_time_and_health():
@@ -70,6 +71,7 @@ def test_the_panel_shows_segment_task_returns_speed_time_and_health():
     assert "segment 2 of 2, 6,000 of 10,000 frames, 1.0k frames/s, 4 s left" in last
     assert "2 workers, 1 fault survived" in last
     assert "training 0.75, 50% of slots" in last
+    assert "learner: backward 75%, waiting 25%" in last
 
 
 def test_the_end_says_how_many_evaluations_were_skipped():
