@@ -48,3 +48,16 @@ def test_the_commands_for_a_batch_system_run_as_they_are(tmp_path: Path) -> None
     command = lines[0].replace("clearl ", f"{sys.executable} -m clearl ", 1)
     subprocess.run(command, shell=True, check=True, timeout=280, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert "1 of 2 runs are finished already" in sweep(str(file), "--out", str(out)).stdout
+
+
+def test_a_method_of_ones_own_is_swept_over_once_its_module_is_asked_for(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    file = tmp_path / "own.yaml"
+    file.write_text("settings: {imports: [examples.own_method]}\narms: {own: {method: pull-to-start+clear}}\n")
+    environment = {**os.environ, "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "clearl", "sweep", str(file), "--out", str(tmp_path / "out"), "--dry-run"]
+    refused = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=root, timeout=100)
+    assert refused.returncode == 2 and "--imports" in refused.stderr
+    asked = [*command, "--imports", "examples.own_method"]
+    done = subprocess.run(asked, capture_output=True, text=True, env=environment, cwd=root, timeout=100)
+    assert done.stdout.split() == ["own/own/seed-0"], done.stderr

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from clearl.cli.arguments import POSITIONAL, parse
+from clearl.cli.arguments import POSITIONAL, Trust, parse
 from clearl.cli.main import INTERRUPTED
-from clearl.config import Between
+from clearl.config import Between, load_yaml
+from clearl.plugins import import_asked
 
 ABOUT = (
     "Run every arm, setting and seed of sweep files, one file after the other, then draw a report of each. The same "
@@ -25,6 +26,8 @@ class SweepArgs:
     out: Annotated[str, "where runs and reports go"] = "runs/sweep"
     jobs: Annotated[int | None, Between(1, 1024), "runs at once; default: one for each core"] = None
     dry_run: Annotated[bool, "only list the runs"] = False
+    imports: Annotated[tuple[str, ...], "modules to import first; those that a file names need to be among them"] = ()
+    trust: Trust = False
     commands: Annotated[bool, "write the config files and print a command for each run, for a batch system"] = False
 
 
@@ -34,6 +37,10 @@ def main(argv: list[str]) -> int:
 
     from clearl.reproduce.sweep import command_lines, load_sweep
 
+    for file in args.files:
+        # Before the keys are checked: what is imported may declare some of them.
+        shared = load_yaml(Path(file)).get("settings")
+        import_asked(shared if isinstance(shared, dict) else {}, source=file, imports=args.imports, trust=args.trust)
     sweeps = [load_sweep(Path(file)) for file in args.files]
     runs = tuple(run for sweep in sweeps for run in sweep.runs)
     out = Path(args.out)

@@ -142,6 +142,8 @@ def _start(run: PlannedRun, out: Path) -> _Child:
     config = config_path(path)
     log = path.with_name(path.name + ".log")
     command = [sys.executable, "-m", "clearl", "run", "--config", str(config), "--out", str(path), "--arm", run.arm]
+    if run.config.imports:  # a config file may not import anything by itself
+        command += ["--imports", ",".join(run.config.imports)]
     with open(log, "ab") as file:
         process = subprocess.Popen(
             [*command, "--quiet"], stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=_environment()

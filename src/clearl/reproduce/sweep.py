@@ -150,4 +150,4 @@ def command_lines(runs: tuple[PlannedRun, ...], out: Path) -> Iterator[str]:
     for run in runs:
         path = out / run.path
         words = ["clearl", "run", "--config", str(config_path(path)), "--out", str(path), "--arm", run.arm, "--quiet"]
-        yield shlex.join(words)
+        yield shlex.join([*words, *(["--imports", ",".join(run.config.imports)] if run.config.imports else [])])
