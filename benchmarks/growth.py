@@ -34,7 +34,6 @@ from clearl.bench.endtoend import train
 from clearl.bench.work import learner as learner_work
 from clearl.bench.workloads import workload
 from clearl.config import RunConfig, resolve, to_yaml
-from clearl.experiment import RunFactory
 from clearl.records.reader import read_rows
 from clearl.records.run_dir import describe_machine, describe_versions
 from clearl.records.schema import METRICS_FILE
@@ -42,6 +41,7 @@ from clearl.replay.disk import DiskStore
 from clearl.replay.shard import ReplayShard
 from clearl.runtimes.host import cores
 from clearl.suites import make_suite
+from clearl.wiring import ReplaySize, RunFactory
 
 Section = list[dict[str, Any]]
 
@@ -219,8 +219,9 @@ def one_worker(config: RunConfig, seconds: float) -> dict[str, float]:
     each, slots = seconds / len(config.tasks), min(config.slots, 16)
     costs_s, nbytes = [], []
     with tempfile.TemporaryDirectory(prefix="clearl-bench-") as directory, _threads(1):
-        parts = RunFactory(config, Path(directory), capacity_unrolls=1000, store_kind="ram")
-        for task in make_suite(config.suite, config.tasks, config).tasks:
+        suite = make_suite(config.suite, config.tasks, config)
+        parts = RunFactory(config, suite, Path(directory), ReplaySize(1000, "ram"))
+        for task in suite.tasks:
             worker = parts.worker(list(range(slots)), parts.network())
             new, made, started = parts.layout.empty(slots), -1, 0.0
             with torch.inference_mode():

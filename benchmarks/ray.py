@@ -23,7 +23,7 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
-from benchmarks.synthetic import PreparedParts, prepared, serve, take_in
+from benchmarks.synthetic import PreparedFactory, prepared, serve, take_in
 
 from clearl.bench.endtoend import train
 from clearl.bench.workloads import workload
@@ -50,7 +50,7 @@ _QUIET: dict[str, Any] = {
 def intake(seconds: float) -> Section:
     """Pairs a second that reach a batch, by runtime."""
     config = workload("atari", workers=2, slots=32)
-    codec = PreparedParts(config).codec
+    codec = PreparedFactory(config).codec
     _, packed = prepared(codec, config.slots)
     nbytes = codec.layout.nbytes + round(mean(map(len, packed)))
     found = {runtime: take_in(runtime, config, seconds=seconds).pairs_per_s for runtime in RUNTIMES}

@@ -11,8 +11,8 @@ import heapq
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +25,6 @@ from clearl.acting.evaluator import Evaluation, Evaluator
 from clearl.acting.worker import Worker
 from clearl.bench.work import noise
 from clearl.config import RunConfig, from_yaml, to_yaml
-from clearl.experiment import make_network
 from clearl.learning.batching import Intake
 from clearl.learning.learner import Learner, UpdateStats
 from clearl.methods import make_method
@@ -41,17 +40,17 @@ from clearl.runtimes.host import StopFlag, keep_freed_memory
 from clearl.runtimes.loop import run_loop
 from clearl.runtimes.messages import Close, Evaluate, Evaluated, Message, Produce, Produced, Ready, Setup, Sync, Synced
 from clearl.runtimes.recorder import Recorder
-from clearl.runtimes.runtime import RunContext, RunSpec
+from clearl.runtimes.runtime import Factory, RunContext, RunSpec
 from clearl.seeding import derive
 from clearl.storage.checkpoints import CheckpointStore
 from clearl.suites import make_suite
 from clearl.tasks.plan import Plan, single
 from clearl.tasks.schedule import PlanCursor
 from clearl.unroll import Payload, Unroll, UnrollLayout
+from clearl.wiring import make_network
 
-PARTS_ENTRY = "benchmarks.synthetic:load_factory"
-JOB_ENTRY = "benchmarks.synthetic:open_job"
-IDLE_JOB_ENTRY = "benchmarks.synthetic:open_idle_job"
+FACTORY_ENTRY = "benchmarks.synthetic:load_factory"
+OpenContext = Callable[[RunSpec, Factory], AbstractContextManager[RunContext]]
 _WARM_UPDATES = 3
 _NEVER_ENDS = 10**13
 
@@ -87,7 +86,7 @@ def serve(
 ) -> Served:  # fmt: skip
     """Train on prepared unrolls for `seconds`; worker i takes `unroll_s(i)` for each of its unrolls."""
     keep_freed_memory()
-    with _spec(config, seconds, JOB_ENTRY) as (spec, taken), spec.open() as context:
+    with _spec(config, seconds, open_context) as (spec, taken), spec.open() as context:
         backend = PreparedSite(context, workers, unroll_s)
         run_loop(backend, context)
         return taken.served(config, tuple(child.produced for child in backend.children if child.setup.slots))
@@ -95,7 +94,7 @@ def serve(
 
 def take_in(runtime: str, config: RunConfig, *, seconds: float) -> Served:
     """Pairs of the worker processes of a runtime, as fast as batches can be made of them: nothing is learnt."""
-    with _spec(replace(config, runtime=cast(Any, runtime)), seconds, IDLE_JOB_ENTRY) as (spec, taken):
+    with _spec(replace(config, runtime=cast(Any, runtime)), seconds, open_idle_context) as (spec, taken):
         RUNTIMES.get(runtime)(spec)
         return taken.served(config)
 
@@ -232,29 +231,29 @@ def prepared(codec: Codec, count: int) -> tuple[Unroll, list[bytes]]:
     return rows, list(codec.encode_each(still, range(count)))
 
 
-class PreparedParts:
+class PreparedFactory:
     """Makes workers and evaluators that have no environments; see `clearl.runtimes.runtime.Factory`."""
 
     draws = EitherMixer.draws
 
     def __init__(self, config: RunConfig) -> None:
-        self._config, self._suite = config, make_suite(config.suite, config.tasks, config)
-        self.layout = UnrollLayout(self._suite.spec, config.unroll_steps, self.network().core_size)
+        self._config, self.suite = config, make_suite(config.suite, config.tasks, config)
+        self.layout = UnrollLayout(self.suite.spec, config.unroll_steps, self.network().core_size)
         self.codec = Codec(self.layout)
 
     def network(self) -> PolicyNetwork:
-        return make_network(self._config, self._suite.spec, make_method(self._config))
+        return make_network(self._config, self.suite.spec, make_method(self._config))
 
-    def worker(self, slots: Sequence[int], network: PolicyNetwork, *, incarnation: int = 0) -> Worker:
+    def worker(self, slots: Sequence[int], network: PolicyNetwork, **_: Any) -> Worker:
         return cast(Worker, _PreparedWorker(self.codec, len(slots)))
 
-    def evaluator(self, network: PolicyNetwork) -> Evaluator:
-        return cast(Evaluator, _NoEvaluator(self._suite))
+    def evaluator(self, network: PolicyNetwork, **_: Any) -> Evaluator:
+        return cast(Evaluator, _NoEvaluator(self.suite))
 
 
-def load_factory(config_yaml: str, run_dir: Path) -> PreparedParts:
+def load_factory(config_yaml: str, run_dir: Path) -> PreparedFactory:
     """The parts, in whichever process."""
-    return PreparedParts(from_yaml(config_yaml))
+    return PreparedFactory(from_yaml(config_yaml))
 
 
 class _PreparedWorker:
@@ -303,7 +302,8 @@ class _NoLearner:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._learner, name)
 
-    def update(self, batch: Any, visit: Any) -> UpdateStats:
+    def phases(self, batch: Any, visit: Any) -> Generator[str, None, UpdateStats]:
+        yield "forward"
         self._learner.updates += 1
         self._learner.frames += self._learner.batch_frames
         return UpdateStats({}, 0.0, 0.0, True)
@@ -337,7 +337,7 @@ class _Taken:
 
 
 @contextmanager
-def _spec(config: RunConfig, seconds: float, job_entry: str) -> Iterator[tuple[RunSpec, _Taken]]:
+def _spec(config: RunConfig, seconds: float, open_run: OpenContext) -> Iterator[tuple[RunSpec, _Taken]]:
     """A whole run in a directory that is thrown away, and what listens to it."""
     config = replace(config, frames_per_visit=_NEVER_ENDS, eval_every_frames=_NEVER_ENDS, anneal=False,
                      checkpoint_every_frames=None, record_every_updates=4)  # fmt: skip
@@ -346,15 +346,16 @@ def _spec(config: RunConfig, seconds: float, job_entry: str) -> Iterator[tuple[R
     plan = Plan("prepared", (single(config.tasks[0], frames=_NEVER_ENDS),), config.tasks[:1])
     with tempfile.TemporaryDirectory(prefix="clearl-bench-") as name:
         (Path(name) / META_FILE).write_text(json.dumps({"prepared": to_yaml(config)}))
-        yield RunSpec(config, plan, Path(name), job_entry, PARTS_ENTRY, stop, [taken]), taken
+        yield RunSpec(config, plan, Path(name), open_run, FACTORY_ENTRY, None, stop, [taken]), taken
     torch.set_num_threads(threads)
 
 
 @contextmanager
-def open_job(spec: RunSpec) -> Iterator[RunContext]:
+def open_context(spec: RunSpec, factory: Factory) -> Iterator[RunContext]:
     """The parts of a run on prepared unrolls, in the process of its learner."""
     config = spec.config
-    factory, method = PreparedParts(config), make_method(config)
+    assert isinstance(factory, PreparedFactory)
+    method = make_method(config)
     mixer = EitherMixer(method.replay_fraction, seed=derive(config.seed, "mixer"))
     with MetricsWriter(spec.run_dir, position=0) as writer:
         yield RunContext(
@@ -373,7 +374,7 @@ def open_job(spec: RunSpec) -> Iterator[RunContext]:
 
 
 @contextmanager
-def open_idle_job(spec: RunSpec) -> Iterator[RunContext]:
+def open_idle_context(spec: RunSpec, factory: Factory) -> Iterator[RunContext]:
     """The same, with a learner that learns nothing."""
-    with open_job(spec) as context:
+    with open_context(spec, factory) as context:
         yield replace(context, learner=cast(Learner, _NoLearner(context.learner)))

@@ -16,16 +16,16 @@ from clearl.acting.agent import Agent, Origin
 from clearl.config import RunConfig, from_yaml, parse_yaml, to_yaml
 from clearl.errors import CorruptFileError, RunDirectoryError, UnknownNameError
 from clearl.experiment import load_agent as load_from_run
-from clearl.experiment import stored_network
 from clearl.nets.network import as_module
 from clearl.plugins import import_asked, import_plugins, named_modules
 from clearl.records.run_dir import RunDir, make_directory
 from clearl.records.schema import seal, unseal
-from clearl.runtimes.state import fitting
 from clearl.spaces import spec_from_json, spec_to_json
+from clearl.storage.checkpoints import fitting
 from clearl.storage.files import read_plain, write_atomically
 from clearl.suites import make_suite
 from clearl.tasks.suite import Suite
+from clearl.wiring import stored_network
 
 EXPORT_FILE = "agent.json"
 WEIGHTS_FILE = "agent.safetensors"

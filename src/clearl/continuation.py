@@ -20,13 +20,13 @@ from typing import Any
 from clearl import __version__
 from clearl.config import RunConfig, diff, from_yaml, settings, to_yaml
 from clearl.errors import ConfigError, CorruptFileError, RunDirectoryError, UnknownNameError
-from clearl.experiment import RunFactory, method_plans, replay_meta
 from clearl.records.run_dir import RunDir, claimed_directory, holds_run, refuse_foreign
 from clearl.records.schema import METRICS_FILE
-from clearl.spaces import TaskSpec, spec_from_json
+from clearl.spaces import spec_from_json
 from clearl.storage.checkpoints import CheckpointStore, Saved
 from clearl.suites import make_suite
 from clearl.tasks.plan import Plan, Segment, plan_from_json
+from clearl.wiring import ReplaySize, RunFactory, method_plans
 
 _FIXED = {
     "seed": "every random number of the run follows from it",
@@ -79,13 +79,13 @@ def plan_extension(source: Path, flags: Mapping[str, Any]) -> Extension:
     if saved is None:
         raise RunDirectoryError(f"{source} holds no checkpoint, so there is no agent to go on with")
     config, next_tasks = _next_config(before, dict(flags))
-    spec = _checked_spec(run_dir, config)
+    _check_spec(run_dir, config)
     old = plan_from_json(run_dir.meta["plan"])
     past = _past(old, saved.json["cursor"])
     new = _next_plan(replace(config, tasks=next_tasks), next_tasks)
     evaluate = tuple(dict.fromkeys((*old.evaluate, *new.evaluate)))
     plan = Plan(new.name, (*past, *new.segments), evaluate, new.frames_scale)
-    replay = _replay(run_dir, config, plan, spec, flags)
+    replay = _replay(run_dir, config, plan, flags)
     had = run_dir.meta.get("replay", {}).get("forecast") != "no replay"
     lost = had and not (run_dir.replay_path.is_dir() and any(run_dir.replay_path.iterdir()))
     return Extension(run_dir.path, saved, before, config, plan, len(past), replay, lost, dict(flags))
@@ -178,8 +178,8 @@ def _next_config(before: RunConfig, flags: dict[str, Any]) -> tuple[RunConfig, t
     return replace(before, **changed), next_tasks
 
 
-def _checked_spec(run_dir: RunDir, config: RunConfig) -> TaskSpec:
-    """The spec of old and new tasks together, which must be the one that the network was built for."""
+def _check_spec(run_dir: RunDir, config: RunConfig) -> None:
+    """Refuse next tasks whose spec, together with the old ones, is not the one that the network was built for."""
     old = spec_from_json(run_dir.meta.get("spec"), str(run_dir.path))
     new = make_suite(config.suite, config.tasks, config).spec
     if new != old:
@@ -187,7 +187,6 @@ def _checked_spec(run_dir: RunDir, config: RunConfig) -> TaskSpec:
             f"the next tasks need other spaces than the agent has ({new} instead of {old}); "
             "observations and actions must fit into those of the tasks that it was trained on"
         )
-    return old
 
 
 def _next_plan(config: RunConfig, tasks: Sequence[str]) -> Plan:
@@ -210,10 +209,11 @@ def _past(plan: Plan, cursor: Mapping[str, Any]) -> tuple[Segment, ...]:
     return (*done, replace(current, frames=granted - start, episodes=None, extra_frames=0))
 
 
-def _replay(run_dir: RunDir, config: RunConfig, plan: Plan, spec: TaskSpec, flags: Mapping[str, Any]) -> dict[str, Any]:
+def _replay(run_dir: RunDir, config: RunConfig, plan: Plan, flags: Mapping[str, Any]) -> dict[str, Any]:
     """Where replay is kept and how much of it: as before, unless the user says otherwise or there was none."""
     before = run_dir.meta.get("replay", {})
-    now = replay_meta(config, plan, run_dir.path, spec)
+    suite = make_suite(config.suite, config.tasks, config)
+    now = RunFactory(config, suite, run_dir.path).plan_replay(plan)
     if before.get("forecast") == "no replay":
         return now
     capacity = now if {"buffer_frames", "buffer_share"} & flags.keys() else before
@@ -247,7 +247,9 @@ def _apply(extension: Extension, run_dir: RunDir, source: Path | None = None) ->
 def _next_tree(extension: Extension, run_dir: RunDir) -> dict[str, Any]:
     """The checkpoint with which the next segments begin."""
     before, config, tree = extension.before, extension.config, dict(extension.saved.tree)
-    factory = RunFactory(config, run_dir.path, extension.replay["capacity_unrolls"], extension.replay["store"])
+    suite = make_suite(config.suite, config.tasks, config)
+    size = ReplaySize(extension.replay["capacity_unrolls"], extension.replay["store"])
+    factory = RunFactory(config, suite, run_dir.path, size)
     learner = factory.learner(extension.plan)
     tensors, state = tree["learner"]["tensors"], tree["learner"]["state"]
     learner.take_over(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-import clearl.experiment
+import clearl.wiring
 from clearl.config import RunConfig
 from clearl.experiment import run
 from clearl.methods import make_method
@@ -48,7 +48,7 @@ def run_with_spy(monkeypatch: pytest.MonkeyPatch, out: Path, **changes: Any) -> 
         spies.append(Spy(make_method(config)))
         return spies[-1]
 
-    monkeypatch.setattr(clearl.experiment, "make_method", make_spied)
+    monkeypatch.setattr(clearl.wiring, "make_method", make_spied)
     run(RunConfig(**{**SMALL, **changes}), out, console=False)
     return [spy for spy in spies if spy.seen]
 

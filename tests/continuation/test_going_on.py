@@ -19,11 +19,12 @@ import clearl
 from clearl.config import RunConfig
 from clearl.continuation import extend_run, fork_run, plan_extension
 from clearl.errors import ClearlError
-from clearl.experiment import load_factory, run
+from clearl.experiment import run
 from clearl.records.run_dir import RunDir, Status
 from clearl.report import make_report
 from clearl.seeding import derive, unroll_numbers
 from clearl.storage.checkpoints import CheckpointStore
+from clearl.wiring import load_factory
 
 SMALL: dict[str, Any] = {
     "tasks": ("breakout", "breakout@1"), "runtime": "inline", "slots": 4, "batch_unrolls": 4, "unroll_steps": 5,

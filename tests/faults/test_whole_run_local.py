@@ -13,9 +13,9 @@ from run_processes import RowCounter, alive, children, shared_memory, wait_until
 from whole_runs import assert_equal, contents, finish, rows, shards, small_config, start, state, top_by_number
 
 from clearl.config import RunConfig, to_yaml
-from clearl.experiment import load_factory
 from clearl.records.run_dir import RunDir
 from clearl.unroll import Unroll
+from clearl.wiring import load_factory
 
 
 def config_of(frames_per_visit: int) -> RunConfig:

@@ -13,11 +13,11 @@ from whole_runs import assert_equal, contents
 
 from clearl.config import RunConfig, from_yaml, to_yaml
 from clearl.errors import ClearlError
-from clearl.experiment import RunFactory, load_factory
 from clearl.records.reader import scan_rows
 from clearl.records.run_dir import RunDir
 from clearl.records.writer import check_position
 from clearl.storage.checkpoints import CheckpointStore
+from clearl.wiring import RunFactory, load_factory
 
 KINDS = ("config.yaml", "meta.json", "metrics.jsonl", "state.json", "arrays.safetensors", "manifest.json", ".seg")
 

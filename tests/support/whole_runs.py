@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from clearl.config import RunConfig, to_yaml
-from clearl.experiment import load_factory, run
+from clearl.experiment import run
 from clearl.records.reader import scan_rows
 from clearl.records.run_dir import RunDir
 from clearl.records.schema import Row
@@ -25,6 +25,7 @@ from clearl.replay.shard import ReplayShard
 from clearl.seeding import derive, unroll_numbers
 from clearl.storage.checkpoints import CheckpointStore
 from clearl.unroll import Unroll
+from clearl.wiring import load_factory
 
 SMALL: dict[str, Any] = {
     "method": "clear", "suite": "minatar", "tasks": ("breakout", "freeway"), "cycles": 2, "frames_per_visit": 600,

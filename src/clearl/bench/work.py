@@ -99,10 +99,12 @@ def learner(config: RunConfig, processes: int) -> Work:
     )
     batch = noise_batch(layout, config)
     watch = Stopwatch()
-    trained.measure = watch
 
     def once() -> int:
-        trained.update(batch, None)
+        phases, phase = trained.phases(batch, None), "learner"
+        while phase is not None:
+            with watch(phase):
+                phase = next(phases, None)
         return frames
 
     return Work(once, _flops(once) / frames, watch)

@@ -88,7 +88,7 @@ def go_on(args: RunArgs, flags: dict[str, Any]) -> int:
 
 def _show_plan(config: RunConfig) -> int:
     from clearl.cli.plan import draw_plans
-    from clearl.experiment import planned
+    from clearl.wiring import planned
 
     encoding = getattr(sys.stdout, "encoding", None) or "ascii"
     print(draw_plans(planned(config), plain="utf" not in encoding.lower()))
@@ -99,7 +99,7 @@ def train(config: RunConfig, out: str, **options: Any) -> int:
     """Train into `out` and say how it ended; the exit code."""
     if options.get("console"):
         _announce(out)
-    with prewarm(config, "clearl.experiment"):
+    with prewarm(config, "clearl.wiring"):
         with quick_imports():
             from clearl.experiment import run
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -20,9 +20,6 @@ from clearl.types import Batch, Visit
 
 BAD_UPDATES_IN_A_ROW = 10
 _COUNTERS = ("frames", "updates", "bad_updates", "_bad_in_a_row")
-
-Measure = Callable[[str], AbstractContextManager[None]]
-"""A context for each named part of an update: whoever runs the learner may hold a clock, or use the moment before."""
 
 
 @dataclass(frozen=True)
@@ -48,34 +45,45 @@ class Learner:
         self.device = find_device(config.device)
         as_module(network).to(self.device)
         self.batch_frames, self.total_frames = batch_frames, total_frames
-        self.measure: Measure = lambda part: nullcontext()
         self._named = list(as_module(network).named_parameters())
         self.parameters = [parameter for _, parameter in self._named]
         self.optimizer = make_optimizer(config, self.parameters)
         self.frames = self.updates = self.bad_updates = self._bad_in_a_row = 0
 
     def update(self, batch: Batch, visit: Visit | None) -> UpdateStats:
-        """One optimiser step. `visit` is given only where the method needs boundaries."""
+        """Make one optimiser step. `visit` is given only where the method needs boundaries."""
+        phases = self.phases(batch, visit)
+        while True:
+            try:
+                next(phases)
+            except StopIteration as end:
+                return end.value
+
+    def phases(self, batch: Batch, visit: Visit | None) -> Generator[str, None, UpdateStats]:
+        """Make one optimiser step in phases, each named before it begins: the caller may do other things between."""
         if visit is not None:
             self.method.visit(self.network, visit)
         rate = annealed_rate(self.config, self.frames, self.total_frames)
-        with self.measure("forward"), self._recording() as outputs:
+        yield "forward"
+        with self._recording() as outputs:
             moved = self._prepared(batch)
             losses = self._losses(moved)
             weights = self.method.weights()
             total = torch.stack([weights[name] * loss for name, loss in losses.items()]).sum()
-        diagnostics = None if outputs is None else self._diagnose(moved, outputs, losses)
-
-        with self.measure("backward"):
-            self.optimizer.zero_grad()
-            total.backward()
-            self.method.before_step({name: p.grad for name, p in self._named if p.grad is not None})
-        with self.measure("optimiser"):
-            grads = [p.grad for p in self.parameters if p.grad is not None]
-            norm = torch.nn.utils.get_total_norm(grads)
-            applied = bool(torch.isfinite(norm) & torch.isfinite(total))
-            if applied:
-                self._apply(norm, rate)
+        diagnostics = None
+        if outputs is not None:
+            yield "diagnostics"
+            diagnostics = self._diagnose(moved, outputs, losses)
+        yield "backward"
+        self.optimizer.zero_grad()
+        total.backward()
+        self.method.before_step({name: p.grad for name, p in self._named if p.grad is not None})
+        yield "optimiser"
+        grads = [p.grad for p in self.parameters if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(grads)
+        applied = bool(torch.isfinite(norm) & torch.isfinite(total))
+        if applied:
+            self._apply(norm, rate)
         self._count(applied)
         steps = batch.action.numel()
         values = torch.stack([loss.detach() for loss in losses.values()]).tolist()
@@ -143,10 +151,7 @@ class Learner:
 
     def _diagnose(self, batch: Batch, outputs: Sequence[StepOutput], losses: Mapping[str, torch.Tensor]) -> Diagnostics:
         weights, own = self.method.weights(), self.method.diagnostics()
-        with self.measure("diagnostics"):
-            found = diagnose(
-                self.network, batch, outputs, losses, weights, self.parameters, rho_bar=self.config.rho_bar
-            )
+        found = diagnose(self.network, batch, outputs, losses, weights, self.parameters, rho_bar=self.config.rho_bar)
         return found | ({"method": own} if own else {})
 
     def _apply(self, norm: torch.Tensor, rate: float) -> None:

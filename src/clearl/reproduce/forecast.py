@@ -12,13 +12,14 @@ from pathlib import Path
 from clearl.bench.work import noise_batch
 from clearl.config import RunConfig
 from clearl.errors import ClearlError, ConfigError, MissingExtraError
-from clearl.experiment import make_network, replay_bytes, run, run_frames, run_replay_bytes
+from clearl.experiment import run
 from clearl.learning.learner import Learner
 from clearl.methods import make_method
 from clearl.reproduce.catalog import PlannedRun, plain_frames
 from clearl.spaces import TaskSpec
 from clearl.suites import SUITES, KnowsSpec
 from clearl.unroll import UnrollLayout
+from clearl.wiring import make_network, replay_bytes, run_frames, run_replay_bytes
 
 MEASURE_S = 20.0
 

@@ -7,8 +7,8 @@ from clearl.acting.evaluator import Evaluation, EvaluationCancelled
 from clearl.learning.batching import Pairs
 from clearl.records.schema import summary_row
 from clearl.runtimes.runtime import RunContext, RunSpec
-from clearl.runtimes.state import RunState, fitting
-from clearl.storage.checkpoints import Saved
+from clearl.runtimes.state import RunState
+from clearl.storage.checkpoints import Saved, fitting
 
 
 def run_inline(spec: RunSpec) -> None:
@@ -80,7 +80,8 @@ class _InlineRun:
         full = context.intake.take(Pairs(self.slots, self.new, self.worker.recall(), version))
         self.worker.remember(self.new)
         for staging in full:
-            self.state.update(*context.intake.batch(staging), tasks, replay)
+            for _phase in self.state.update(*context.intake.batch(staging), tasks, replay):
+                pass  # nothing else is there to be done meanwhile
 
     def _evaluate(self) -> None:
         learner = self.context.learner

@@ -79,7 +79,6 @@ class LearnerLoop:
             context.recorder.begin(context.plan)
         else:
             sequences = [int(sequence) for sequence in self.state.restore(saved)["shards"]]
-        context.learner.measure = self._part
         context.recorder.processes = self._processes
         self.flat = FlatWeights(context.learner.network)
         self.weight_store = backend.weight_store(self.flat.size)
@@ -187,21 +186,22 @@ class LearnerLoop:
     def _update(self, full: _Waiting) -> None:
         with self.watch("reading"):
             batch, mean_version = self.context.intake.batch(full.staging)
-        with self.watch("learner"):
-            self.state.update(batch, mean_version, full.tasks, full.replay)
+        self._run_phases(self.state.update(batch, mean_version, full.tasks, full.replay))
         with self.watch("weights"):
             self._publish_weights(self.weight_store)
         self.evaluators_wait = False
 
-    @contextmanager
-    def _part(self, name: str) -> Iterator[None]:
-        """A part of an update, timed. Before it, a worker that has pairs to read is let go on, if no batch waits.
+    def _run_phases(self, phases: Iterator[str]) -> None:
+        """Run and time an update. Before each phase read the pairs of one worker, unless a batch waits already.
 
         So workers and learner wait less for each other, while no batch gets older than by one update.
         """
-        self._read()
-        with self.watch(name):
-            yield
+        phase: str | None = "learner"
+        while phase is not None:
+            with self.watch(phase):
+                phase = next(phases, None)
+            if phase is not None:
+                self._read()
 
     def _replay_counters(self) -> dict[str, int]:
         names = ("held", "bytes", "quarantined")

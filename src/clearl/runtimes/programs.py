@@ -141,9 +141,9 @@ class TimedNetwork:
 
 
 class TimedSuite:
-    """A suite whose environments are measured; `building` is called before some are made."""
+    """A suite whose environments are measured; `building` is called before (True) and after (False) some are made."""
 
-    def __init__(self, suite: Suite, watch: Stopwatch, building: Callable[[], None]) -> None:
+    def __init__(self, suite: Suite, watch: Stopwatch, building: Callable[[bool], None]) -> None:
         self.name, self.tasks, self.spec = suite.name, suite.tasks, suite.spec
         self._suite, self._watch, self._building = suite, watch, building
 
@@ -151,9 +151,11 @@ class TimedSuite:
         return self._suite.mask(task)
 
     def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> Envs:
-        self._building()
+        self._building(True)
         with self._watch("environment"):
-            return _TimedEnvs(self._suite.make(task, num_envs=num_envs, seed=seed, training=training), self._watch)
+            envs = self._suite.make(task, num_envs=num_envs, seed=seed, training=training)
+        self._building(False)  # from now on a hang is one of a step
+        return _TimedEnvs(envs, self._watch)
 
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:
         return self._suite.render(task, frame)
@@ -201,9 +203,8 @@ class WorkerProgram:
         self.weights = endpoints.weights(network)
         self.pairs = endpoints.pairs(factory.layout, len(setup.slots), factory.draws)
         timed = cast(PolicyNetwork, TimedNetwork(network, self.watch, heartbeat(sink)))
-        self.worker = factory.worker(setup.slots, timed, incarnation=setup.incarnation)
-        actor = self.worker.actor
-        actor.suite = TimedSuite(actor.suite, self.watch, lambda: sink.send(Alive(building=True)))
+        suite = TimedSuite(factory.suite, self.watch, lambda building: sink.send(Alive(building)))
+        self.worker = factory.worker(setup.slots, timed, incarnation=setup.incarnation, suite=suite)
         sequences = _restore(self.worker, setup, self.pairs)
         self.ready = Ready(sequences, sum(shard.counters()["lost"] for shard in self.worker.shards))
         self._rounds = 0
@@ -270,9 +271,9 @@ class EvaluatorProgram:
         factory = make_factory(setup)
         network = factory.network()
         self.weights = endpoints.weights(network)
-        self.evaluator = factory.evaluator(cast(PolicyNetwork, TimedNetwork(network, self.watch, heartbeat(sink))))
-        building = Alive(building=True)
-        self.evaluator.suite = TimedSuite(self.evaluator.suite, self.watch, lambda: sink.send(building))
+        suite = TimedSuite(factory.suite, self.watch, lambda building: sink.send(Alive(building)))
+        timed = cast(PolicyNetwork, TimedNetwork(network, self.watch, heartbeat(sink)))
+        self.evaluator = factory.evaluator(timed, suite=suite)
 
     def handle(self, message: Message) -> Iterator[Message]:
         assert isinstance(message, Evaluate), message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Protocol
 
 from clearl.acting.evaluator import Evaluator
 from clearl.acting.worker import Worker
-from clearl.config import RunConfig
+from clearl.config import RunConfig, to_yaml
 from clearl.learning.batching import Intake
 from clearl.learning.learner import Learner
 from clearl.nets.network import PolicyNetwork
@@ -20,25 +20,37 @@ from clearl.runtimes.recorder import Recorder, RowListener
 from clearl.storage.checkpoints import CheckpointStore
 from clearl.tasks.plan import Plan
 from clearl.tasks.schedule import PlanCursor
+from clearl.tasks.suite import Suite
 from clearl.unroll import UnrollLayout
 
 
 class Factory(Protocol):
     """Makes the parts of a run from its config; another process makes the same ones from the same config."""
 
-    layout: UnrollLayout
-    draws: int
-    """Replayed unrolls that a worker sends for each slot with its new one."""
+    suite: Suite
+
+    @property
+    def layout(self) -> UnrollLayout: ...
+
+    @property
+    def draws(self) -> int:
+        """Replayed unrolls that a worker sends for each slot with its new one."""
+        ...
 
     def network(self) -> PolicyNetwork:
-        """A network with the run's initial weights."""
+        """The network of this process, with the run's initial weights until others are loaded."""
         ...
 
-    def worker(self, slots: Sequence[int], network: PolicyNetwork, *, incarnation: int = 0) -> Worker:
-        """A worker for some slots; `incarnation` counts its restarts, each with random numbers of its own."""
+    def worker(
+        self, slots: Sequence[int], network: PolicyNetwork, *, incarnation: int = 0, suite: Suite | None = None
+    ) -> Worker:
+        """A worker for some slots; `incarnation` counts its restarts, each with random numbers of its own.
+
+        `suite` takes the place of the run's own, which it wraps.
+        """
         ...
 
-    def evaluator(self, network: PolicyNetwork) -> Evaluator: ...
+    def evaluator(self, network: PolicyNetwork, *, suite: Suite | None = None) -> Evaluator: ...
 
 
 @dataclass(frozen=True)
@@ -49,7 +61,7 @@ class RunContext:
     plan: Plan
     factory: Factory
     factory_entry: str
-    """`module:function` that makes `parts` again out of (config as YAML, run directory), in another process."""
+    """See `RunSpec.factory_entry`."""
     learner: Learner
     intake: Intake
     cursor: PlanCursor
@@ -61,23 +73,27 @@ class RunContext:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One network's whole training as it is asked for: plain data but for `stop` and `listeners`."""
+    """One network's whole training as it is asked for; without `factory` and `listeners` it can go to a process."""
 
     config: RunConfig
     plan: Plan
     run_dir: Path
-    job_entry: str
-    """`module:function` that makes the job of this order, in whichever process the learner is to be."""
+    open_context: Callable[[RunSpec, Factory], AbstractContextManager[RunContext]]
+    """Opens the run in the process of its learner."""
     factory_entry: str
+    """`module:function` that makes the factory out of (config as YAML, run directory), in another process."""
+    factory: Factory | None
+    """The factory of this process; None in a process that has to make its own."""
     stop: StopFlag
     listeners: Sequence[RowListener]
 
     def open(self) -> AbstractContextManager[RunContext]:
-        """The job, from the newest checkpoint on; its files are closed at the end of the context."""
-        return load_entry(self.job_entry)(self)
+        """Open the run from its newest checkpoint on; its files are closed at the end of the context."""
+        factory = self.factory or load_entry(self.factory_entry)(to_yaml(self.config), self.run_dir)
+        return self.open_context(self, factory)
 
 
 class Runtime(Protocol):
-    """Carries out an order to its end, or until it is stopped; resumes where the checkpoints say so."""
+    """Trains a run to the end of its plan, or until it is told to stop."""
 
     def __call__(self, spec: RunSpec) -> None: ...

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from clearl.acting.actor import EpisodeSums
 from clearl.acting.evaluator import Evaluation
-from clearl.errors import CorruptFileError
 from clearl.runtimes.runtime import RunContext
-from clearl.storage.checkpoints import Saved
+from clearl.storage.checkpoints import Saved, fitting
 from clearl.tasks.plan import planned_end
 from clearl.types import Batch
 
@@ -92,11 +89,16 @@ class RunState:
         self.context.cursor.count_episodes(segment, int(sum(sums[0] for sums in episodes.values())))
         self.context.recorder.episodes(episodes)
 
-    def update(self, batch: Batch, mean_version: float, tasks: Sequence[str], replay: Mapping[str, int]) -> None:
-        """One update of the learner, recorded. `mean_version`: of the weights that acted for the batch."""
+    def update(
+        self, batch: Batch, mean_version: float, tasks: Sequence[str], replay: Mapping[str, int]
+    ) -> Iterator[str]:
+        """Make and record one update, in the phases of `Learner.phases`.
+
+        `mean_version`: of the weights that acted for the batch.
+        """
         learner, context = self.context.learner, self.context
         visit = context.cursor.visit(learner.frames) if learner.method.needs_boundaries else None
-        stats = learner.update(batch, visit)
+        stats = yield from learner.phases(batch, visit)
         lag = learner.updates - 1 - mean_version
         context.recorder.updated(learner, stats, lag, tasks, replay)
 
@@ -169,12 +171,3 @@ class RunState:
         self._segment_start = int(tree.get("segment_start", cursor.segment_start))
         self._made, self._skipped = int(tree.get("evaluations_made", 0)), int(tree.get("evaluations_skipped", 0))
         self.snapshots = deque(Snapshot(**snapshot) for snapshot in tree.get("snapshots", ()))
-
-
-@contextmanager
-def fitting(path: Path) -> Iterator[None]:
-    """A checkpoint with right hashes can still be one of another run, or made up: then it is refused as a whole."""
-    try:
-        yield
-    except (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise CorruptFileError(f"{path} does not fit this run: {type(error).__name__}: {error}") from error

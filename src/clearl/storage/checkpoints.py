@@ -279,3 +279,12 @@ def _write(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def fitting(path: Path) -> Iterator[None]:
+    """Refuse a checkpoint whose hashes are right but which does not fit what is restored from it."""
+    try:
+        yield
+    except (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise CorruptFileError(f"{path} does not fit this run: {type(error).__name__}: {error}") from error

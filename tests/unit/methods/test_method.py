@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-import clearl.experiment
+import clearl.wiring
 from clearl.config import RunConfig
 from clearl.errors import ConfigError, UnknownNameError
 from clearl.experiment import run
@@ -132,7 +132,7 @@ def test_the_instance_that_trains_built_the_network_and_no_other(
         made.append(Counted(Clear.from_config(config)))
         return made[-1]
 
-    monkeypatch.setattr(clearl.experiment, "make_method", make)
+    monkeypatch.setattr(clearl.wiring, "make_method", make)
     config = RunConfig(
         tasks=("breakout",), runtime="inline", slots=4, batch_unrolls=4, unroll_steps=5, frames_per_visit=40,
         eval_every_frames=40, eval_episodes=1, eval_max_steps=20, replay_store="ram",

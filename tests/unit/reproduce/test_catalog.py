@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from clearl.errors import ConfigError, UnknownNameError
-from clearl.experiment import planned, run_frames
 from clearl.report.arms import LABELS
 from clearl.reproduce.catalog import ARMS, EXPERIMENTS, planned_runs
 from clearl.reproduce.forecast import plain_frames
+from clearl.wiring import planned, run_frames
 
 PAPERS_ARMS = {
     "interference": {"separate", "simultaneous", "sequential"},

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -115,20 +114,20 @@ def train(
     out: Path, monkeypatch: pytest.MonkeyPatch, *, workers: int = 1,
     watch: Callable[[LearnerLoop, str], None] = lambda run, part: None, **settings: Any,
 ) -> LearnerLoop:  # fmt: skip
-    """A whole run; `watch` is called at the end of each part of an update."""
+    """A whole run; `watch` is called before each phase of an update, once pairs were read."""
     runs: list[LearnerLoop] = []
 
     def run_here(spec: RunSpec) -> None:
         with spec.open() as context:
             run = LearnerLoop(context, Here(context, workers))
-            timed = context.learner.measure
+            update = run.state.update
 
-            def measure(part: str) -> Any:
-                with timed(part):
-                    watch(run, part)
-                return nullcontext()
+            def watched(*given: Any) -> Iterator[str]:
+                for phase in update(*given):
+                    yield phase
+                    watch(run, phase)
 
-            context.learner.measure = measure
+            monkeypatch.setattr(run.state, "update", watched)
             runs.append(run)
             run.loop()
             run.close()

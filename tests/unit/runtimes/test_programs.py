@@ -47,7 +47,6 @@ class Shard:
 class Worker:
     def __init__(self) -> None:
         self.shards = [Shard(), Shard()]
-        self.actor: Any = type("Actor", (), {"suite": type("Suite", (), {"name": "", "tasks": (), "spec": None})})
 
     def act(self, tasks: Any, new: Any) -> list[Any]:
         new.reward[:] = len(tasks)
@@ -65,12 +64,12 @@ class Worker:
 
 
 class Factory:
-    layout, draws = LAYOUT, 1
+    layout, draws, suite = LAYOUT, 1, type("Suite", (), {"name": "", "tasks": (), "spec": None})
 
     def network(self) -> Any:
         return type("Network", (), {"core_size": 0})
 
-    def worker(self, slots: Any, network: Any, *, incarnation: int = 0) -> Any:
+    def worker(self, slots: Any, network: Any, **_: Any) -> Any:
         return Worker()
 
 

@@ -68,7 +68,9 @@ class Driver:
         learner, stop, pid = self._learner, self._spec.stop, None
         try:
             pid = self._arrival()
-            there = replace(self._spec, run_dir=self._spec.run_dir.absolute(), stop=StopFlag(), listeners=())
+            there = replace(
+                self._spec, run_dir=self._spec.run_dir.absolute(), factory=None, stop=StopFlag(), listeners=()
+            )
             training = learner.call("train", there, self._host.bundle, make_backend, self._deaths)
             heard = learner.call_aside("poll", stop.signal)
             patience_s = _ARRIVAL_S  # until its first question: what it imports may keep it from answering

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,9 +19,13 @@ from clearl.runtimes.cluster.backend import ActorRequest
 from clearl.runtimes.cluster.driver import Driver
 from clearl.runtimes.cluster.hosted import HostedLearner
 from clearl.runtimes.host import StopFlag
-from clearl.runtimes.runtime import RunSpec
+from clearl.runtimes.runtime import Factory, RunContext, RunSpec
 
 Work = Callable[["Learner"], None]
+
+
+def nobody_opens(spec: RunSpec, factory: Factory) -> AbstractContextManager[RunContext]:
+    raise AssertionError("these learners train nothing")
 
 
 class Learner(HostedLearner):
@@ -76,7 +80,7 @@ def host(*works: Work, kind: type[Learner] = Learner) -> Threads:
 def spec(tmp_path: Path) -> RunSpec:
     config: Any = SimpleNamespace(worker_timeout_s=0.5)
     plan: Any = None
-    return RunSpec(config, plan, tmp_path, "", "", StopFlag(), listeners=[])
+    return RunSpec(config, plan, tmp_path, nobody_opens, "", None, StopFlag(), listeners=[])
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,282 @@
+"""Makes the parts of a run from its config: the only file that knows every layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from clearl.acting.actor import Actor
+from clearl.acting.evaluator import Evaluator
+from clearl.acting.worker import Worker
+from clearl.config import RunConfig, from_yaml, parse_yaml
+from clearl.errors import ConfigError, CorruptFileError, UnknownNameError
+from clearl.learning.batching import Intake
+from clearl.learning.learner import Learner
+from clearl.methods import make_method
+from clearl.methods.method import Method
+from clearl.nets.network import PolicyNetwork, build_network
+from clearl.plugins import import_plugins, named_modules
+from clearl.protocols import make_plans
+from clearl.protocols.schedule import schedule_tasks
+from clearl.records.mirrors import open_mirrors
+from clearl.records.run_dir import META_FILE, RunDir
+from clearl.records.writer import MetricsWriter, check_position
+from clearl.replay.codec import Codec
+from clearl.replay.forecast import StoreKind, choose_store, forecast_bytes
+from clearl.replay.mixing import BothMixer, EitherMixer, Mixer
+from clearl.replay.shard import ReplayShard
+from clearl.replay.store import open_store
+from clearl.runtimes.recorder import Recorder
+from clearl.runtimes.runtime import Factory, RunContext, RunSpec
+from clearl.seeding import derive
+from clearl.spaces import TaskSpec
+from clearl.storage.checkpoints import CheckpointStore
+from clearl.suites import make_suite
+from clearl.tasks.plan import Plan, lengthened
+from clearl.tasks.schedule import PlanCursor
+from clearl.tasks.suite import Suite
+from clearl.unroll import UnrollLayout
+
+FACTORY_ENTRY = "clearl.wiring:load_factory"
+"""By which other processes make the factory of a run again."""
+
+
+@dataclass(frozen=True)
+class ReplaySize:
+    """How much replay each slot holds, and where; decided once, when a run is created."""
+
+    capacity_unrolls: int
+    store: StoreKind
+    earlier: Sequence[Mapping[str, Any]] = ()
+    """The capacities that the run had before it was extended; see `clearl.continuation`."""
+
+    @staticmethod
+    def of(run_dir: Path) -> ReplaySize:
+        """Read it from the meta data of a run."""
+        replay = RunDir(run_dir).meta.get("replay")
+        if not isinstance(replay, dict) or type(capacity := replay.get("capacity_unrolls")) is not int or capacity < 1:
+            raise CorruptFileError(f"{run_dir / META_FILE} does not say how much replay the run holds")
+        return ReplaySize(capacity, "disk" if replay.get("store") == "disk" else "ram", replay.get("earlier", ()))
+
+
+class RunFactory:
+    """Makes the parts of one run in one process, from one method and one network; see `Factory`."""
+
+    def __init__(self, config: RunConfig, suite: Suite, run_dir: Path, replay: ReplaySize | None = None) -> None:
+        self.config, self.suite, self.run_dir, self._replay = config, suite, run_dir, replay
+        self.method = make_method(config)
+
+    @cached_property
+    def _network(self) -> PolicyNetwork:
+        return make_network(self.config, self.suite.spec, self.method)
+
+    @cached_property
+    def _layout(self) -> UnrollLayout:
+        return UnrollLayout(self.suite.spec, self.config.unroll_steps, self._network.core_size)
+
+    @property
+    def layout(self) -> UnrollLayout:
+        """The fields of an unroll of this run."""
+        return self._layout
+
+    @property
+    def draws(self) -> int:
+        """Replayed unrolls that a worker sends for each slot with its new one."""
+        return self.mixer().draws
+
+    @cached_property
+    def codec(self) -> Codec:
+        """The codec that all shards and the intake of this process share."""
+        return Codec(self.layout)
+
+    @cached_property
+    def replay(self) -> ReplaySize:
+        """As given, else as the run directory says, which must exist by then."""
+        return self._replay or ReplaySize.of(self.run_dir)
+
+    def plan_replay(self, plan: Plan) -> dict[str, Any]:
+        """Decide the size and the place of replay, for the meta data of a new run."""
+        if self.method.replay_fraction == 0:
+            return {"store": "ram", "capacity_unrolls": 1, "forecast": "no replay"}
+        frames, layout = self.config.buffer_size_frames(plan.total_frames), self.layout
+        store, sentence = choose_store(
+            self.config.replay_store, layout=layout, capacity_frames=frames, directory=self.run_dir
+        )
+        per_slot = max(1, round(frames / (layout.frames * self.config.slots)))
+        return {"store": store, "capacity_unrolls": per_slot, "forecast": sentence}
+
+    def network(self) -> PolicyNetwork:
+        """The network of this process, with the run's initial weights until others are loaded."""
+        return self._network
+
+    def mixer(self) -> Mixer:
+        """What picks from the pairs of this run, as at its start."""
+        seed, fraction = derive(self.config.seed, "mixer"), self.method.replay_fraction
+        if self.config.pairs == "both" and fraction > 0:
+            return BothMixer(self.config.replay_ratio or 1.0, seed)
+        return EitherMixer(fraction, seed)
+
+    def worker(
+        self, slots: Sequence[int], network: PolicyNetwork, *, incarnation: int = 0, suite: Suite | None = None
+    ) -> Worker:
+        seed = self.config.seed if incarnation == 0 else derive(self.config.seed, "incarnation", incarnation)
+        actor = Actor(
+            suite=suite or self.suite, network=network, layout=self.layout, slots=slots, seed=seed,
+            reward_clip=self.config.reward_clip,
+        )  # fmt: skip
+        shards = [self.shard(slot) for slot in slots] if self.method.replay_fraction > 0 else []
+        return Worker(actor, shards, self.draws)
+
+    def shard(self, slot: int) -> ReplayShard:
+        """The replay shard of one slot, as the disk holds it or empty."""
+        path = self.run_dir / "replay" / f"slot-{slot:05d}"
+        store = open_store(self.replay.store, path, waste_share=self.config.replay_waste_share)
+        earlier = [(int(each["capacity_unrolls"]), int(each["sequences"][slot])) for each in self.replay.earlier]
+        return ReplayShard(
+            codec=self.codec, capacity_unrolls=self.replay.capacity_unrolls, seed=self.config.seed, slot=slot,
+            store=store, earlier=earlier,
+        )  # fmt: skip
+
+    def evaluator(self, network: PolicyNetwork, *, suite: Suite | None = None) -> Evaluator:
+        config = self.config
+        return Evaluator(
+            suite=suite or self.suite, network=network, seed=config.seed, episodes=config.eval_episodes,
+            max_steps=config.eval_max_steps, reward_clip=config.reward_clip,
+            switch_episodes=config.switch_episodes,
+        )  # fmt: skip
+
+    def learner(self, plan: Plan) -> Learner:
+        """The learner, with the network of this process."""
+        batch_frames = self.config.batch_unrolls * self.layout.frames
+        return Learner(
+            network=self._network, method=self.method, config=self.config, batch_frames=batch_frames,
+            total_frames=plan.total_frames,
+        )  # fmt: skip
+
+    def intake(self) -> Intake:
+        """Makes batches out of the pairs of workers."""
+        config = self.config
+        return Intake(
+            self.codec, config.batch_unrolls, self.mixer(), discount=config.discount, reward_clip=config.reward_clip
+        )
+
+
+def load_factory(config_yaml: str, run_dir: Path) -> RunFactory:
+    """Make the factory of the run in `run_dir` again, in another process."""
+    size = ReplaySize.of(run_dir)  # a damaged directory is refused before anything is imported
+    import_plugins(named_modules(parse_yaml(config_yaml, "config")))  # they may declare some of the settings
+    config = from_yaml(config_yaml)
+    return RunFactory(config, make_suite(config.suite, config.tasks, config), run_dir, size)
+
+
+@contextmanager
+def open_context(spec: RunSpec, factory: Factory) -> Iterator[RunContext]:
+    """Open a run in the process of its learner, from its newest checkpoint on; close its files at the end."""
+    assert isinstance(factory, RunFactory)
+    config, run_dir = spec.config, RunDir(spec.run_dir)
+    assert factory.replay.capacity_unrolls > 0  # refuses damaged meta data before training
+    # Where the metrics end before a checkpoint's position, the older one can write the missing rows again.
+    checkpoints = CheckpointStore(
+        run_dir.checkpoints_path,
+        check=lambda state: check_position(run_dir.path, state.get("metrics_position")),
+        on_first=lambda: run_dir.update_meta(checkpointed=True),
+    )
+    checkpoints.clean()
+    saved = checkpoints.newest()
+    position = 0 if saved is None else saved.json["metrics_position"]
+    with ExitStack() as stack:
+        writer = stack.enter_context(MetricsWriter(run_dir.path, position=position))
+        listeners = list(spec.listeners)
+        for mirror in open_mirrors(run_dir.path, config.mirror_names):
+            stack.callback(mirror.close)
+            listeners.append(mirror.write)
+        yield RunContext(
+            config=config,
+            plan=spec.plan,
+            factory=factory,
+            factory_entry=spec.factory_entry,
+            learner=factory.learner(spec.plan),
+            intake=factory.intake(),
+            cursor=PlanCursor(spec.plan, config.slots),
+            recorder=Recorder(
+                writer, record_every_updates=config.record_every_updates, listeners=listeners, thins=spec.plan.forever
+            ),
+            checkpoints=checkpoints,
+            run_dir=run_dir.path,
+            stop=spec.stop,
+        )
+
+
+def run_frames(config: RunConfig) -> int:
+    """Environment frames that a run will train on, over all its networks; 0 where visits end by episodes."""
+    suite = run_suite(config)
+    return sum(plan.total_frames or 0 for plan in method_plans(config, suite.tasks))
+
+
+def run_suite(config: RunConfig) -> Suite:
+    """The suite of a run that is about to begin; where nobody named tasks, with those of its schedule."""
+    if config.schedule is None or config.tasks:
+        return make_suite(config.suite, config.tasks, config)
+    return make_suite(config.suite, schedule_tasks(Path(config.schedule)), config)
+
+
+def planned(config: RunConfig) -> list[Plan]:
+    """The plans of a run, one for each network, without starting anything."""
+    import_plugins(named_modules(vars(config)))
+    return method_plans(config, run_suite(config).tasks)
+
+
+def method_plans(config: RunConfig, tasks: Sequence[str]) -> list[Plan]:
+    """The protocol's plans, with the frames that the method needs on top of each visit."""
+    method = make_method(config)
+    plans = [lengthened(plan, method.extra_frames_share) for plan in make_plans(config, tasks)]
+    if method.needs_boundaries and any(not plan.has_boundaries for plan in plans):
+        raise ConfigError(
+            f"method {config.method} has to be told where a task ends, and protocol {config.protocol} moves from task "
+            "to task without a boundary; take a method that needs none, such as clear, or protocol sequential"
+        )
+    return plans
+
+
+def run_replay_bytes(config: RunConfig) -> int:
+    """Bytes of disk that the replay of a run may take."""
+    return replay_bytes(config, run_suite(config).spec, run_frames(config))
+
+
+def replay_bytes(config: RunConfig, spec: TaskSpec, total_frames: int) -> int:
+    """Bytes of disk that the replay of a run of `total_frames` on tasks of `spec` may take."""
+    method = make_method(config)
+    if method.replay_fraction == 0:
+        return 0
+    layout = UnrollLayout(spec, config.unroll_steps, make_network(config, spec, method).core_size)
+    frames = config.buffer_size_frames(total_frames)
+    return forecast_bytes(layout, frames, waste_share=config.replay_waste_share).disk_nbytes
+
+
+def make_network(config: RunConfig, spec: TaskSpec, method: Method) -> PolicyNetwork:
+    """The network that `method` trains, with its initial weights."""
+    seed = derive(config.seed, "network")
+    shape = {"torso": config.torso, "lstm": config.lstm, "lstm_size": config.lstm_size}
+    return method.build_network(lambda: build_network(spec, **shape, seed=seed))
+
+
+def stored_network(config: RunConfig, spec: TaskSpec, *, source: str, trust: bool) -> PolicyNetwork:
+    """Make the network of settings that were read from `source`, which may be a stranger's.
+
+    Its torso or method may come from a module that only the user can ask to import, or all of them with `trust`.
+    """
+    if trust:
+        import_plugins(config.imports)
+    try:
+        return make_network(config, spec, make_method(config))
+    except UnknownNameError as error:
+        if not config.imports:
+            raise
+        listed = ",".join(config.imports)
+        raise ConfigError(
+            f"{error}; {source} was trained with --imports {listed}: give the same, or trust it"
+        ) from error
