@@ -41,6 +41,24 @@ def _do(deed: str, *arguments: str) -> Iterator[Message]:
             raise EnvironmentFaultError("walk", 3, 7, "step raised RuntimeError: the motor is on fire") from error
     elif deed == "environ":
         yield Failed("", os.environ.get(arguments[0], ""), "", "")
+    elif deed == "threads":
+        import torch
+
+        yield Ready((torch.get_num_threads(),), 0)
+    elif deed == "chatter":  # writes far more than a pipe holds, while nobody reads
+        for _ in range(int(arguments[0])):
+            os.write(1, b"x" * 999 + b"\n")
+        os.write(1, b"the end\n")
+        yield Ready((0,), 0)
+    elif deed == "map":  # a process of its own that has named shared memory mapped, as games have
+        code = (
+            "import mmap, sys, time; file = open(sys.argv[1], 'w+b'); file.truncate(4096); "
+            "memory = mmap.mmap(file.fileno(), 4096); print('mapped', flush=True); time.sleep(600)"
+        )
+        child = subprocess.Popen([sys.executable, "-c", code, arguments[0]], stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        child.stdout.readline()
+        yield Ready((child.pid,), 0)
     elif deed == "spawn":  # a process of its own, which outlives it and holds whatever it can
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
         yield Ready((child.pid,), 0)

@@ -10,6 +10,7 @@ from importlib import import_module
 from clearl import __version__
 from clearl.cli.output import accept_any_terminal, silence
 from clearl.errors import ClearlError, UnknownNameError, os_problem
+from clearl.runtimes.host import open_standard_descriptors
 
 VERBS = {
     "demo": "forgetting and its cure, on this machine, in minutes, with a report",
@@ -44,6 +45,7 @@ def usage() -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb; the exit code. What a user did wrong is one line and code 2, Ctrl-C is code 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    open_standard_descriptors()
     accept_any_terminal()
     try:
         code = _dispatch(arguments)

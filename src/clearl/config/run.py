@@ -84,8 +84,15 @@ class RunConfig:
     ] = None
     address: Annotated[str | None, Tag.PLACEMENT, "runtime ray: the cluster to join, e.g. auto"] = None
     worker_timeout_s: Annotated[
-        float, Between(1, 86_400), Tag.PLACEMENT, "a worker that says nothing for so long is replaced"
+        float, Between(1, 86_400), Tag.PLACEMENT, "seconds without a heartbeat before a worker is restarted"
     ] = 60.0
+    fault_budget: Annotated[
+        int, Between(1, 1_000_000), Tag.PLACEMENT, "faults of one worker within fault_window_s that a run survives"
+    ] = 5
+    fault_window_s: Annotated[float, Between(1, 864_000), Tag.PLACEMENT, "seconds in which faults are counted"] = 600.0
+    restart_backoff_s: Annotated[
+        float, Between(0, 60), Tag.PLACEMENT, "seconds before a second restart; doubles each time, 10 at most"
+    ] = 0.25
 
     # The unroll and the batch.
     unroll_steps: Annotated[int, Between(1, 1000), "steps of one unroll (T)"] = 20

@@ -14,6 +14,7 @@ from clearl.errors import ConfigError
 from clearl.replay.codec import Codec
 from clearl.replay.framing import HEADER_NBYTES
 from clearl.spaces import PartSpec
+from clearl.storage.cgroups import MemoryGroups
 from clearl.storage.files import free_nbytes
 from clearl.unroll import Unroll, UnrollLayout
 
@@ -126,11 +127,8 @@ def free_disk_nbytes(directory: Path) -> int:
 
 def free_ram_nbytes() -> int:
     """Bytes of RAM that can be had without swapping, within this container's limit where there is one."""
-    free = _available_ram_nbytes()
-    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
-    if limit.exists() and used.exists() and limit.read_text().strip() != "max":
-        free = min(free, max(0, int(limit.read_text()) - int(used.read_text())))
-    return free
+    free, headroom = _available_ram_nbytes(), MemoryGroups().headroom_nbytes()
+    return free if headroom is None else min(free, headroom)
 
 
 def _available_ram_nbytes(meminfo: Path = Path("/proc/meminfo")) -> int:

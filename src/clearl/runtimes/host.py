@@ -9,6 +9,7 @@ import platform
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -88,7 +89,10 @@ class StopFlag:
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopFlag]:
-    """Turn SIGINT and SIGTERM into a flag while the block runs. Outside of the main thread, signals are left alone."""
+    """Turn SIGINT, SIGTERM and SIGHUP into a flag while the block runs; only in the main thread.
+
+    SIGHUP comes when a terminal or a connection is lost; where it is ignored (`nohup`), it stays so.
+    """
     flag = StopFlag()
     if threading.current_thread() is not threading.main_thread():
         yield flag
@@ -99,7 +103,10 @@ def stop_on_signals() -> Iterator[StopFlag]:
             os._exit(128 + number)
         flag.signal = number
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield flag
     finally:
@@ -126,3 +133,18 @@ def exit_in_words(code: int) -> str:
         return f"was killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"was killed by signal {-code}"
+
+
+def anonymous_file(name: str) -> int:
+    """Open a file in memory that is gone with its last descriptor; `name` only shows in /proc."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create(name, os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:  # already without a name; other systems than Linux
+        return os.dup(file.fileno())
+
+
+def open_standard_descriptors() -> None:
+    """Open those of 0 to 2 that are closed (`<&- >&-`), so that no socket of ours takes their numbers."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from clearl.config import RunConfig
 from clearl.errors import WorkerError
 from clearl.learning.batching import Intake, Staging
 from clearl.nets.weights import FlatWeights
@@ -23,7 +24,7 @@ from clearl.runtimes.programs import Stopwatch
 from clearl.runtimes.remote import RemoteEvaluator, RemoteEvaluators, RemoteWorker
 from clearl.runtimes.runtime import RunContext
 from clearl.runtimes.state import RunState, Snapshot
-from clearl.runtimes.supervision import SupervisorContext
+from clearl.runtimes.supervision import FaultBudget, SupervisorContext
 
 _GLANCE_S = 0.1
 _STOP_S = 5.0
@@ -83,7 +84,9 @@ class LearnerLoop:
         self.flat = FlatWeights(context.learner.network)
         self.weight_store = backend.weight_store(self.flat.size)
         self._publish_weights(self.weight_store)
-        supervision = SupervisorContext(backend, context.config.worker_timeout_s, self._fault, self._restarted)
+        supervision = SupervisorContext(
+            backend, context.config.worker_timeout_s, self._fault, self._restarted, _budget(context.config)
+        )
         self.workers = [
             RemoteWorker(i, slots, [sequences[s] for s in slots], context, self.weight_store, supervision)
             for i, slots in enumerate(divide(context.config.slots, backend.workers))
@@ -116,7 +119,7 @@ class LearnerLoop:
 
     def close(self) -> None:
         """End all children: in good order where they wait for work, at once where they do not."""
-        processes = [child.process for child in self._children()]
+        processes = [child.supervisor for child in self._children()]
         closing = [process.ask_to_close() for process in processes]
         deadline = time.monotonic() + _CLOSE_S
         for process, asked in zip(processes, closing, strict=True):
@@ -176,7 +179,7 @@ class LearnerLoop:
         """Nothing was to be had: unless a worker is at work or the plan is through, nothing ever will be."""
         if self.waiting or self._through() or any(worker.working for worker in self.workers):
             return
-        grants = {worker.process.name: worker.grant and worker.grant.segment for worker in self.workers}
+        grants = {worker.supervisor.name: worker.grant and worker.grant.segment for worker in self.workers}
         raise WorkerError(
             f"the run stands still: no worker acts and no pairs can be read at {self.context.learner.frames} frames "
             f"(segments under way: {grants}, slots in open batches: {self.context.intake.waiting_slots}); "
@@ -223,7 +226,8 @@ class LearnerLoop:
         if now - self.glanced_at >= _GLANCE_S:
             self.glanced_at = now
             for child in self.workers if self.evaluators_wait else self._children():
-                child.poll()
+                child.receive()
+                child.supervisor.check()
 
     def _children(self) -> list[RemoteWorker | RemoteEvaluator]:
         return [*self.workers, *self.evaluators.members]
@@ -329,7 +333,7 @@ class LearnerLoop:
         if not self._settle(time.monotonic() + _STOP_S):
             for worker in self.workers:
                 if worker.grant is not None:
-                    worker.process.end()
+                    worker.supervisor.end()
                     self.context.cursor.take_back(worker.round_frames)
         self._save()
 
@@ -359,12 +363,16 @@ class LearnerLoop:
         return True
 
     def _processes(self) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, Any]]]:
-        return self._seconds(), {child.process.name: child.process.health for child in self._children()}
+        return self._seconds(), {child.supervisor.name: child.supervisor.health for child in self._children()}
 
     def _seconds(self) -> dict[str, dict[str, float]]:
         """Where the time of each process went."""
-        children = {child.process.name: dict(child.seconds) for child in self._children()}
+        children = {child.supervisor.name: dict(child.seconds) for child in self._children()}
         return {"learner": dict(self.watch.seconds), **children}
+
+
+def _budget(config: RunConfig) -> FaultBudget:
+    return FaultBudget(config.fault_budget, config.fault_window_s, config.restart_backoff_s)
 
 
 def divide(slots: int, workers: int) -> list[list[int]]:

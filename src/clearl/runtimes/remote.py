@@ -10,7 +10,21 @@ from clearl.acting.evaluator import Evaluation
 from clearl.config import to_yaml
 from clearl.learning.batching import Pairs
 from clearl.runtimes.backend import RemoteProcess, WeightStore
-from clearl.runtimes.messages import Evaluate, Evaluated, Produce, Produced, Ready, Setup, Sync, Synced
+from clearl.runtimes.messages import (
+    Alive,
+    BadMessage,
+    ChannelClosed,
+    Evaluate,
+    Evaluated,
+    Failed,
+    Message,
+    Produce,
+    Produced,
+    Ready,
+    Setup,
+    Sync,
+    Synced,
+)
 from clearl.runtimes.programs import add_seconds
 from clearl.runtimes.runtime import RunContext
 from clearl.runtimes.supervision import Supervisor, SupervisorContext
@@ -18,6 +32,26 @@ from clearl.tasks.schedule import Grant
 
 WORKER_PROGRAM = "clearl.runtimes.programs:WorkerProgram"
 EVALUATOR_PROGRAM = "clearl.runtimes.programs:EvaluatorProgram"
+
+
+def received(supervisor: Supervisor) -> list[Message]:
+    """The messages of a supervised process, as its connection gives them; its supervisor only takes note."""
+    if supervisor.process is None:
+        return []
+    try:
+        messages = supervisor.process.poll()
+    except ChannelClosed:
+        supervisor.exited()
+        return []
+    except BadMessage as error:
+        supervisor.lost(f"sent what no worker sends ({error})", is_fault=True)
+        return []
+    for message in messages:
+        supervisor.heard(message)
+        if isinstance(message, Failed):
+            supervisor.failed(message)
+            return []
+    return [message for message in messages if not isinstance(message, Alive)]
 
 
 class RemoteWorker:
@@ -44,25 +78,25 @@ class RemoteWorker:
         self.seconds: dict[str, float] = {}
         self.synced = True
         self._keep_unrolls_after_checkpoint = supervision.backend.keep_unrolls_after_checkpoint
-        self.process = Supervisor(f"worker-{index}", self._begin_process, self.poll, supervision)
+        self.supervisor = Supervisor(f"worker-{index}", self._begin_process, self.receive, supervision)
 
-    def poll(self) -> None:
-        """Hear what the process has to say, and keep it running."""
-        for message in self.process.poll():
+    def receive(self) -> None:
+        """Take in the messages of the process."""
+        for message in received(self.supervisor):
             if isinstance(message, Ready):
                 self._ready(message)
             elif isinstance(message, Produced):
-                self.process.done()
+                self.supervisor.done()
                 self.report, self.replay = message, message.replay
                 add_seconds(self.seconds, message.seconds)
             elif isinstance(message, Synced):
-                self.process.done(progress=False)
+                self.supervisor.done(progress=False)
                 self.synced = True
 
     def send_grant(self, grant: Grant, turn: int) -> None:
         """Leave to produce one unroll in each slot; `turn` counts the grants of the run."""
         assert self.grant is None
-        self.grant, self.turn, self.process.wanted = grant, turn, True
+        self.grant, self.turn, self.supervisor.wanted = grant, turn, True
         self._send_grant()
 
     @property
@@ -82,9 +116,9 @@ class RemoteWorker:
 
     def sync(self) -> None:
         """Ask for the shards to be made safe; `synced` says when they are."""
-        self.synced = not self.process.wanted
-        if self.process.ready:
-            self.process.send(Sync())
+        self.synced = not self.supervisor.wanted
+        if self.supervisor.ready:
+            self.supervisor.send(Sync())
 
     def close(self) -> None:
         """Let go of everything; the process has ended."""
@@ -95,7 +129,7 @@ class RemoteWorker:
         self._keep_unrolls_after_checkpoint = False
         if ready.lost:
             self._supervision.fault(
-                self.process.name,
+                self.supervisor.name,
                 f"{ready.lost} unrolls of replay are lost with the RAM or the node they were on; "
                 "--replay-store disk keeps them through the death of a worker",
             )
@@ -105,13 +139,13 @@ class RemoteWorker:
             self._send_grant()
 
     def _send_grant(self) -> None:
-        if self.process.ready and self.grant is not None:
-            self.process.send(Produce(tuple(self.grant.tasks[slot] for slot in self.slots)))
+        if self.supervisor.ready and self.grant is not None:
+            self.supervisor.send(Produce(tuple(self.grant.tasks[slot] for slot in self.slots)))
 
     def _begin_process(self, child: RemoteProcess, starts: int) -> None:
         sequences = self.sequences if self.report is None else self.report.sequences
         setup = _setup(
-            self._context, self.process.name, WORKER_PROGRAM, incarnation=sequences[0] + starts,
+            self._context, self.supervisor.name, WORKER_PROGRAM, incarnation=sequences[0] + starts,
             slots=tuple(self.slots), sequences=sequences,
             keep_unrolls_after_checkpoint=self._keep_unrolls_after_checkpoint,
         )  # fmt: skip
@@ -142,27 +176,27 @@ class RemoteEvaluator:
         self.busy, self._spec = False, Evaluate()
         self.seconds: dict[str, float] = {}
         self._results: list[Evaluated] = []
-        self.process = Supervisor(name, self._begin_process, self.poll, supervision)
+        self.supervisor = Supervisor(name, self._begin_process, self.receive, supervision)
 
-    def poll(self) -> None:
-        """Hear what the process has to say, and keep it running."""
-        for message in self.process.poll():
+    def receive(self) -> None:
+        """Take in the messages of the process."""
+        for message in received(self.supervisor):
             if isinstance(message, Ready) and self.busy:
                 self._results.clear()
-                self.process.send(self._spec)
+                self.supervisor.send(self._spec)
             elif isinstance(message, Evaluated):
                 self._results.append(message)
                 add_seconds(self.seconds, message.seconds)
                 if self.done:
-                    self.process.done()
+                    self.supervisor.done()
 
     def evaluate(self, spec: Evaluate) -> None:
         """Evaluate the weights that now stand on the board."""
         assert not self.busy
-        self.busy = self.process.wanted = True
+        self.busy = self.supervisor.wanted = True
         self._spec = spec
-        if self.process.ready:
-            self.process.send(spec)
+        if self.supervisor.ready:
+            self.supervisor.send(spec)
 
     @property
     def done(self) -> bool:
@@ -175,7 +209,7 @@ class RemoteEvaluator:
         return results
 
     def _begin_process(self, child: RemoteProcess, starts: int) -> None:
-        name, program = self.process.name, EVALUATOR_PROGRAM
+        name, program = self.supervisor.name, EVALUATOR_PROGRAM
         setup = _setup(self._context, name, program, incarnation=starts, tasks=self._tasks)
         child.begin(setup, [self._weight_store])
 

@@ -3,46 +3,80 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from clearl.errors import ClearlError, ConfigError, CorruptFileError, StorageError, WorkerError
 from clearl.runtimes.backend import Backend, RemoteProcess
-from clearl.runtimes.messages import Alive, BadMessage, ChannelClosed, Close, Failed, Message, Ready
+from clearl.runtimes.messages import Alive, ChannelClosed, Close, Failed, Message, Ready
 
-MOST_FAULTS = 5
-WINDOW_S = 600.0
 _LONGEST_WAIT_S = 10.0
+_LONGEST_GAP_S = 1.0
+
+
+class RunningClock:
+    """Seconds in which this process ran.
+
+    A gap between two looks at it counts as one second at most: after `docker pause`, a SLURM suspend or SIGSTOP nobody
+    is late who had no chance to be seen. Whoever supervises looks at it many times a second.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._last, self._seconds = clock, clock(), 0.0
+
+    def __call__(self) -> float:
+        now = self._clock()
+        self._seconds += min(now - self._last, _LONGEST_GAP_S)
+        self._last = now
+        return self._seconds
+
+
+@dataclass(frozen=True)
+class FaultBudget:
+    """How many faults of one process are survived, and how long to wait before it is started again."""
+
+    faults: int = 5
+    window_s: float = 600.0
+    backoff_s: float = 0.25
+
+    @property
+    def early_faults(self) -> int:
+        """How often the same fault may come before any work was done: once, unless the budget is a large one."""
+        return max(1, self.faults // 5)
+
+    def __str__(self) -> str:
+        return f"{self.faults} times in {self.window_s / 60:g} minutes (fault_budget, fault_window_s)"
 
 
 class RestartPolicy:
-    """Counts the deaths of one child.
+    """Counts the exits of one process.
 
-    A fault is a death that the child or its environment brought about. One from outside (SIGKILL) is no fault and may
-    happen any number of times, but a child that never gets to do anything in between is given up all the same.
+    A fault is an exit that the process or its environment brought about. One from outside (SIGKILL) is no fault and
+    may happen any number of times, but a process that never gets to do anything in between is given up all the same.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, budget: FaultBudget) -> None:
+        self._budget = budget
         self._faults: deque[float] = deque()
         self._in_vain = 0
 
     def progressed(self) -> None:
-        """The child has done some work since it was started."""
+        """The process has done some work since it was started."""
         self._in_vain = 0
 
     def delay_s(self, now: float, *, is_fault: bool) -> float | None:
-        """How long to wait before the next start, after a death at `now`; None if there is to be none."""
+        """How long to wait before the next start, after an exit at `now`; None if there is to be none."""
         self._in_vain += 1
         if is_fault:
             self._faults.append(now)
-        while self._faults and self._faults[0] <= now - WINDOW_S:
+        while self._faults and self._faults[0] <= now - self._budget.window_s:
             self._faults.popleft()
         count = max(len(self._faults), self._in_vain)
-        if count > MOST_FAULTS:
+        if count > self._budget.faults:
             return None
-        return 0.0 if count < 2 else min(0.25 * 2 ** (count - 2), _LONGEST_WAIT_S)
+        return 0.0 if count < 2 else min(self._budget.backoff_s * 2 ** (count - 2), _LONGEST_WAIT_S)
 
 
 BUILDING_S = 300.0
@@ -66,14 +100,17 @@ class SupervisorContext:
     """Records (name of the child, what happened)."""
     restarted: Callable[[str, float], None]
     """Records (name of the child, after how many seconds it was there again)."""
-    early_faults: set[str] = field(default_factory=set)
-    """Faults of children that never did any work: the second of the same kind is no accident."""
-    clock: Callable[[], float] = time.monotonic
+    budget: FaultBudget = field(default_factory=FaultBudget)
+    early_faults: Counter[str] = field(default_factory=Counter)
+    """Faults of processes that never did any work: the second of the same kind is no accident."""
+    clock: Callable[[], float] = field(default_factory=RunningClock)
 
 
 class Supervisor:
-    """One child. `begin(child, number of starts before)` tells a new process what to be; `wake` is what the site
-    gives back when there is something to hear."""
+    """Starts one process, notices that it exited or hangs, and starts it again; messages pass beside it.
+
+    `begin(process, starts before)` sends the setup to a new one; the backend gives `wake` back when one has sent.
+    """
 
     def __init__(
         self,
@@ -86,10 +123,10 @@ class Supervisor:
         self.wanted = False
         """Whether there is anything to do for it; before that it is not started."""
         self.ready = False
-        self._child: RemoteProcess | None = None
+        self._process: RemoteProcess | None = None
         self._starts = 0
         self._start_at = 0.0
-        self._restarts = RestartPolicy()
+        self._restarts = RestartPolicy(supervision.budget)
         self._has_worked = self._working = self._building = False
         self._heard_at = 0.0
         self._lost_at: float | None = None
@@ -97,45 +134,40 @@ class Supervisor:
     @property
     def health(self) -> dict[str, Any]:
         """Whether it runs, and how often it had to be started again, for rows."""
-        state = "running" if self.ready else "starting" if self._child is not None else "down"
+        state = "running" if self.ready else "starting" if self._process is not None else "down"
         return {"state": state if self.wanted else "not needed yet", "restarts": max(0, self._starts - 1)}
 
     @property
     def pid(self) -> int | None:
-        return None if self._child is None else self._child.pid
+        return None if self._process is None else self._process.pid
 
-    def poll(self) -> list[Message]:
-        """What the child said; starts it where it is not running. Raises `WorkerError` when that has become useless."""
+    @property
+    def process(self) -> RemoteProcess | None:
+        """The process that runs now."""
+        return self._process
+
+    def check(self) -> None:
+        """Start the process where it does not run, end it where it hangs. Raises `WorkerError` when that is useless."""
         now = self._supervision.clock()
-        if self._child is None:
+        if self._process is None:
             if self.wanted and now >= self._start_at:
                 self._launch(now)
-            return []
-        try:
-            messages = self._child.poll()
-        except ChannelClosed:
-            self._died()
-            return []
-        except BadMessage as error:
-            self._lost(f"sent what no worker sends ({error})", is_fault=True)
-            return []
-        for message in messages:
-            self._heard_at, self._building = now, isinstance(message, Alive) and message.building
-            if isinstance(message, Ready):
-                self._is_ready(now)
-            if isinstance(message, Failed):
-                self._failed(message)
-                return []
-        if not messages:
+        else:
             self._check_deadline(now)
-        return [message for message in messages if not isinstance(message, Alive)]
+
+    def heard(self, message: Message) -> None:
+        """Take note of a message of the process."""
+        now = self._supervision.clock()
+        self._heard_at, self._building = now, isinstance(message, Alive) and message.building
+        if isinstance(message, Ready):
+            self._is_ready(now)
 
     def send(self, message: Message) -> None:
         """Give the child work, which has to come to an end or show a sign of life in time. Only when `ready`."""
-        assert self._child is not None
+        assert self._process is not None
         self._working, self._heard_at = True, self._supervision.clock()
         try:
-            self._child.send(message)
+            self._process.send(message)
         except ChannelClosed:
             return  # the next poll finds out why
 
@@ -155,15 +187,15 @@ class Supervisor:
 
     def end(self, patience_s: float = 0.0) -> int | None:
         """End the child, if there is one; its exit code, None where it had to be killed."""
-        if self._child is None:
+        if self._process is None:
             return None
-        self._supervision.backend.unregister(self._child)
-        child, self._child, self.ready = self._child, None, False
-        return child.end(patience_s)
+        self._supervision.backend.unregister(self._process)
+        process, self._process, self.ready = self._process, None, False
+        return process.end(patience_s)
 
     def _launch(self, now: float) -> None:
-        self._child = self._supervision.backend.take(self._wake)
-        self._begin(self._child, self._starts)
+        self._process = self._supervision.backend.take(self._wake)
+        self._begin(self._process, self._starts)
         self._starts += 1
         self._working = self._building = True
         self._heard_at = now
@@ -180,33 +212,36 @@ class Supervisor:
         if self._building:
             allowed, setting = max(BUILDING_S, allowed), " while it was starting or building environments"
         if self._working and now - self._heard_at > allowed:
-            self._lost(f"said nothing for {allowed:g} s{setting} and was killed", is_fault=True)
+            self.lost(f"said nothing for {allowed:g} s{setting} and was killed", is_fault=True)
 
-    def _died(self) -> None:
-        assert self._child is not None
-        child, code = self._child, self.end(_EXIT_S)
-        words, is_fault = child.exit_reason(code)
-        printed = f"the last it printed:\n{child.output()}" if child.output() else ""
-        self._lost(words, is_fault=is_fault, details=printed)
+    def exited(self) -> None:
+        """The process closed its connection: find out why, and start another."""
+        assert self._process is not None
+        process, code = self._process, self.end(_EXIT_S)
+        words, is_fault = process.exit_reason(code)
+        printed = f"the last it printed:\n{process.output()}" if process.output() else ""
+        self.lost(words, is_fault=is_fault, details=printed)
 
-    def _failed(self, failed: Failed) -> None:
+    def failed(self, failed: Failed) -> None:
+        """The process ends because of an error."""
         self.end(_EXIT_S)
         if failed.kind in _BEYOND_REPAIR:
             raise _BEYOND_REPAIR[failed.kind](f"{self.name}: {failed.problem}")
-        self._lost(failed.problem, is_fault=True, details=failed.traceback, fingerprint=failed.fingerprint)
+        self.lost(failed.problem, is_fault=True, details=failed.traceback, fingerprint=failed.fingerprint)
 
-    def _lost(self, problem: str, *, is_fault: bool, details: str = "", fingerprint: str | None = None) -> None:
+    def lost(self, problem: str, *, is_fault: bool, details: str = "", fingerprint: str | None = None) -> None:
+        """Record the loss, and when the next process may start."""
         self.end()
         self._supervision.fault(self.name, problem)
         if is_fault and not self._has_worked:
-            if (fingerprint or problem) in self._supervision.early_faults:
+            if self._supervision.early_faults[fingerprint or problem] >= self._supervision.budget.early_faults:
                 self._give_up("met a fault that came twice before any work was done", problem, details)
-            self._supervision.early_faults.add(fingerprint or problem)
+            self._supervision.early_faults[fingerprint or problem] += 1
         now = self._supervision.clock()
         self._lost_at = now if self._lost_at is None else self._lost_at
         delay = self._restarts.delay_s(now, is_fault=is_fault)
         if delay is None:
-            self._give_up(f"failed more than {MOST_FAULTS} times in {WINDOW_S / 60:g} minutes", problem, details)
+            self._give_up(f"failed more than {self._supervision.budget}", problem, details)
         self._start_at = now + delay
 
     def _give_up(self, why: str, problem: str, details: str) -> NoReturn:

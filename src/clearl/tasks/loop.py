@@ -109,7 +109,7 @@ class LoopEnvs:
         self._waiting[slot] = False
         try:
             observation, _ = self._envs[slot].reset(seed=seed)
-        except Exception as error:  # noqa: BLE001 - whatever a user's environment raises is reported with its place
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever an environment raises is reported with its place
             self._fault(slot, f"reset raised {type(error).__name__}: {error}", error)
         self._write(slot, observation, frames)
 
@@ -118,7 +118,7 @@ class LoopEnvs:
         try:
             observation, reward, terminated, truncated, _ = self._envs[slot].step(action)
             gained, died, cut = float(reward), bool(terminated), bool(truncated)
-        except Exception as error:  # noqa: BLE001 - whatever a user's environment raises is reported with its place
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever an environment raises is reported with its place
             self._fault(slot, f"step raised {type(error).__name__}: {error}", error)
         if not abs(gained) <= FLOAT32_MAX:  # false for NaN, too
             self._fault(slot, f"the reward is {gained}, which is no finite number in float32")

@@ -70,7 +70,7 @@ def _make_id(env_id: str, **options: Any) -> Any:
         raise ConfigError(f"{error} {hint.capitalize()}") from error
     except gymnasium.error.Error as error:
         raise ConfigError(f"Gymnasium cannot make {env_id!r}: {error}") from error
-    except Exception as error:  # whatever a user's environment raises is shown with its traceback
+    except (Exception, SystemExit) as error:  # whatever a user's environment raises is shown with its traceback
         problem = f"it could not be made: {type(error).__name__}: {error}\n{traceback.format_exc().rstrip()}"
         raise EnvironmentFaultError(env_id, 0, 0, problem) from error
 

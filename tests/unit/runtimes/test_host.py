@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,3 +47,26 @@ def test_the_program_runs_as_it_stands() -> None:
     """As far as this machine lets it: an error of its own would be an exit code, not a signal."""
     host._try_out.cache_clear()
     assert not host._try_out().startswith("exited with code")
+
+
+def test_a_lost_terminal_asks_for_an_orderly_end_unless_that_is_ignored() -> None:
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        with host.stop_on_signals() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert stop.signal == signal.SIGHUP
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+        with host.stop_on_signals() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not stop
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_closed_standard_descriptors_are_opened_and_no_others() -> None:
+    code = "import os; from clearl.runtimes.host import open_standard_descriptors as op; "
+    code += "[os.close(n) for n in range(3)]; op(); [os.fstat(n) for n in range(3)]; "
+    code += "left, right = os.pipe(); os._exit(0 if left == 3 else 1)"
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.returncode == 0

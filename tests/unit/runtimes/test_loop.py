@@ -297,7 +297,7 @@ def test_a_half_full_batch_is_taken_up_by_another_number_of_workers(
     def report_alone(run: LearnerLoop, part: str) -> None:
         """From here on only the first worker answers."""
         if run.context.learner.updates == 2:
-            run.workers[1].process.send = lambda message: None  # pyright: ignore[reportAttributeAccessIssue]
+            run.workers[1].supervisor.send = lambda message: None  # pyright: ignore[reportAttributeAccessIssue]
             stop(run, part)
 
     settings = {"batch_unrolls": 4, "replay_fraction": 0.0}

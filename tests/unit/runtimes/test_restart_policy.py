@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from clearl.runtimes.supervision import MOST_FAULTS, WINDOW_S, RestartPolicy
+from clearl.runtimes.supervision import FaultBudget, RestartPolicy
 
 
 def test_waits_grow_and_the_sixth_fault_in_ten_minutes_is_one_too_many() -> None:
-    restarts, delays = RestartPolicy(), []
+    restarts, delays = RestartPolicy(FaultBudget()), []
     for time in range(6):
         restarts.progressed()
         delays.append(restarts.delay_s(100.0 * time, is_fault=True))
@@ -12,20 +12,20 @@ def test_waits_grow_and_the_sixth_fault_in_ten_minutes_is_one_too_many() -> None
 
 
 def test_faults_are_forgotten_after_ten_minutes() -> None:
-    restarts = RestartPolicy()
+    restarts = RestartPolicy(FaultBudget())
     for time in range(50):
         restarts.progressed()
-        assert restarts.delay_s(time * WINDOW_S / MOST_FAULTS, is_fault=True) is not None
+        assert restarts.delay_s(time * 600.0 / 5, is_fault=True) is not None
 
 
 def test_deaths_from_outside_are_not_limited_and_do_not_wait() -> None:
-    restarts = RestartPolicy()
+    restarts = RestartPolicy(FaultBudget())
     for time in range(100):
         restarts.progressed()
         assert restarts.delay_s(float(time), is_fault=False) == 0.0
 
 
 def test_a_child_that_never_gets_anything_done_is_given_up() -> None:
-    restarts = RestartPolicy()
+    restarts = RestartPolicy(FaultBudget())
     delays = [restarts.delay_s(1000.0 * time, is_fault=False) for time in range(6)]
     assert delays[:5] == [0.0, 0.25, 0.5, 1.0, 2.0] and delays[5] is None

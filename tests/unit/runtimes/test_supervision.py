@@ -10,7 +10,8 @@ from clearl.errors import StorageError, WorkerError
 from clearl.runtimes.backend import Backend
 from clearl.runtimes.local.processes import LocalProcess
 from clearl.runtimes.messages import Alive, ChannelClosed, Failed, Message, Produce, Produced, Ready
-from clearl.runtimes.supervision import BUILDING_S, Supervisor, SupervisorContext
+from clearl.runtimes.remote import received
+from clearl.runtimes.supervision import BUILDING_S, FaultBudget, RunningClock, Supervisor, SupervisorContext
 
 READY, WORK = Ready((0,), 0), Produce(("a",))
 DONE = Produced(0, {}, (1,), {}, {})
@@ -49,6 +50,14 @@ class FakeChild:
         return "printed in the end"
 
 
+def poll(supervisor: Supervisor) -> list[Message]:
+    """Receive, then look after the process, as the learner's loop does."""
+    process, messages = supervisor.process, received(supervisor)
+    if not messages and supervisor.process is process:
+        supervisor.check()
+    return messages
+
+
 class Stage:
     """A supervisor with fake children, a clock that the test moves, and a record of what was reported."""
 
@@ -84,10 +93,10 @@ class Stage:
 
     def says(self, *messages: Message | int, to: Supervisor | None = None) -> list[Message]:
         self.children[-1].says.extend(messages)
-        return (to or self.supervisor).poll()
+        return poll(to or self.supervisor)
 
     def start(self, supervisor: Supervisor | None = None) -> None:
-        (supervisor or self.supervisor).poll()
+        poll(supervisor or self.supervisor)
         assert self.says(READY, to=supervisor) == [READY]
 
     def work(self) -> None:
@@ -219,3 +228,29 @@ def test_a_full_disk_ends_the_run_as_what_it_is() -> None:
     stage.start()
     with pytest.raises(StorageError, match="worker-0: no room on /data"):
         stage.says(Failed("StorageError", "no room on /data", "", ""))
+
+
+def test_time_in_which_the_supervisor_did_not_run_is_not_held_against_a_process() -> None:
+    stage, wall = Stage(timeout_s=10), [0.0]
+    stage.supervision.clock = RunningClock(lambda: wall[0])
+    stage.start()
+    stage.supervisor.send(WORK)
+    for _ in range(5):  # paused again and again, far longer than the timeout
+        wall[0] += 3600
+        stage.says()
+    assert stage.faults == []
+    for _ in range(60):
+        wall[0] += 0.1
+        stage.says()
+    assert stage.faults == ["worker-0: said nothing for 10 s (worker_timeout_s) and was killed"]
+
+
+def test_a_large_budget_of_faults_survives_many_also_before_any_work_was_done() -> None:
+    stage = Stage()
+    stage.supervision.budget = FaultBudget(faults=50, backoff_s=0.0)
+    stage.supervisor = stage.another("worker-1")
+    for _ in range(9):
+        stage.start()
+        stage.says(FAULT)
+        stage.now += 0.1
+    assert len(stage.faults) == 9

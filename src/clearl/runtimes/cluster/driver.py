@@ -13,7 +13,7 @@ from clearl.runtimes.backend import Backend
 from clearl.runtimes.cluster.backend import KILL_TIMEOUT_S, ActorLost, ActorRequest, Ask, Call, RemoteActor, Transport
 from clearl.runtimes.host import StopFlag
 from clearl.runtimes.runtime import RunContext, RunSpec
-from clearl.runtimes.supervision import MOST_FAULTS, WINDOW_S, RestartPolicy
+from clearl.runtimes.supervision import FaultBudget, RestartPolicy
 
 _ARRIVAL_S = 120.0
 _LEAST_PATIENCE_S = 10.0
@@ -50,7 +50,9 @@ class Driver:
         self._spec, self._host, self._transport = spec, host, host.transport
         self._children: dict[str, RemoteActor] = {}
         self._given: set[str] = set()  # those that the present learner has asked for
-        self._restarts, self._deaths = RestartPolicy(), list[str]()
+        config = spec.config
+        self._budget = FaultBudget(config.fault_budget, config.fault_window_s, config.restart_backoff_s)
+        self._restarts, self._deaths = RestartPolicy(self._budget), list[str]()
 
     def run(self) -> None:
         """Train to the end of the plan, or until told to stop."""
@@ -135,7 +137,7 @@ class Driver:
         delay_s = self._restarts.delay_s(time.monotonic(), is_fault=True)
         if delay_s is None:
             raise WorkerError(
-                f"the learner died more than {MOST_FAULTS} times in {WINDOW_S / 60:g} minutes: {problem}; "
+                f"the learner died more than {self._budget}: {problem}; "
                 "the same command goes on from the last checkpoint"
             )
         time.sleep(delay_s)

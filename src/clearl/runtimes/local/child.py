@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import json
 import os
 import signal
 import sys
@@ -12,6 +13,9 @@ from clearl.registry import load_entry
 from clearl.runtimes.host import quick_imports
 from clearl.runtimes.local.channel import Channel
 from clearl.runtimes.messages import ChannelClosed, Message, Setup, describe, pack, unpack
+
+USER_ENVIRONMENT = "CLEARL_USER_ENVIRONMENT"
+"""Holds the values that the parent changed for the start of a child, as JSON; null for those that were not set."""
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
@@ -52,6 +56,7 @@ def main(arguments: list[str]) -> int:
             from clearl.runtimes.programs import serve
 
             make_program = load_entry(setup.program)
+        _restore_environment()  # the libraries have read theirs
         serve(connection, make_program(connection, setup, SharedEndpoints(descriptors)))
     except ChannelClosed:
         return 0  # the parent has gone, and so do we
@@ -66,6 +71,15 @@ def _report(connection: ChannelConnection, error: Exception) -> int:
     except ChannelClosed:
         return 0
     return 1
+
+
+def _restore_environment() -> None:
+    """Give environments, and what they start, the variables that the user has set."""
+    for name, value in json.loads(os.environ.pop(USER_ENVIRONMENT, "{}")).items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def _die_with(parent: int) -> None:

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from clearl.runtimes.host import ENVIRONMENT, exit_in_words
+from clearl.config import RunConfig
+from clearl.runtimes.host import ENVIRONMENT, anonymous_file, cores, exit_in_words
 from clearl.runtimes.local.channel import Channel
+from clearl.runtimes.local.child import USER_ENVIRONMENT
+from clearl.runtimes.local.guard import Guard, end_group
 from clearl.runtimes.messages import ChannelClosed, Message, Setup, pack, unpack
+from clearl.storage.cgroups import MemoryGroups
 
 if TYPE_CHECKING:
     from clearl.runtimes.local.shared_memory import SharedPairs, SharedWeights
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from clearl.config import RunConfig
-from clearl.runtimes.host import cores
 
 _KEPT_OUTPUT_BYTES = 1 << 14
+_MOST_OUTPUT_BYTES = 1 << 20
 _GLANCE_S = 0.005
 
 
@@ -34,22 +37,21 @@ class LocalProcess:
     prints is kept, the last of it, for the message that says why it died.
     """
 
-    def __init__(self, modules: Sequence[str]) -> None:
+    def __init__(self, modules: Sequence[str], guard: Guard | None = None) -> None:
         ours, theirs = Channel.pair()
-        read_end, write_end = os.pipe()
-        os.set_blocking(read_end, False)
         arguments = [str(os.getpid()), str(theirs.fileno()), *modules]
-        self.channel, self._read_end, self._output = ours, read_end, b""
+        self.channel, self._guard, self._output = ours, guard, _Output()
         try:
             # A process group of its own: Ctrl-C reaches the parent only, and `end` reaches what the child started.
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-X", "faulthandler", "-m", "clearl.runtimes.local.child", *arguments],
-                stdin=subprocess.DEVNULL, stdout=write_end, stderr=write_end, pass_fds=[theirs.fileno()],
-                process_group=0, env=_environment(),
+                stdin=subprocess.DEVNULL, stdout=self._output.descriptor, stderr=self._output.descriptor,
+                pass_fds=[theirs.fileno()], process_group=0, env=_environment(),
             )  # fmt: skip
         finally:
-            os.close(write_end)
             theirs.close()
+        if guard is not None:
+            guard.watch(self._process.pid)
 
     def begin(self, setup: Setup, shared: Sequence[SharedPairs | SharedWeights]) -> None:
         """Tell the child what to be, and give it its shared memory."""
@@ -67,7 +69,7 @@ class LocalProcess:
 
     def poll(self) -> list[Message]:
         """What has arrived; raises `ChannelClosed` when the child has gone and everything it said was heard."""
-        self._drain_output()
+        self._output.trim()
         messages = [unpack(values) for values in self.channel.poll()]
         # A process that the child started may hold the connection open after its death.
         if not messages and self.has_exited():
@@ -86,47 +88,81 @@ class LocalProcess:
         while not (by_itself := self.has_exited()) and time.monotonic() < deadline:
             time.sleep(_GLANCE_S)
         if self._process.returncode is None:
-            # Before the child is reaped, its number cannot belong to anyone else.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            end_group(self._process.pid)  # before it is reaped, its number cannot belong to anyone else
         code = self._process.wait()
-        self._drain_output()
-        self._close_output()
+        if self._guard is not None:
+            self._guard.release(self._process.pid)
+        self._output.close()
         self.channel.close()
         return code if by_itself else None
 
     def exit_reason(self, code: int | None) -> tuple[str, bool]:
-        """Why it has gone, in words, and whether it brought that about itself."""
-        # Whoever sends SIGKILL or SIGTERM, be it the kernel short of memory, is not part of the run.
+        """Why it exited, and whether the process itself is to blame."""
+        if code == -signal.SIGKILL and _oom_kills.grew():
+            return "was killed by the kernel for lack of memory: give fewer --workers or --slots, or more memory", True
+        # Whoever else sends SIGKILL or SIGTERM is not part of the run.
         is_fault = code not in (-signal.SIGKILL, -signal.SIGTERM)
         return "closed its connection and was killed" if code is None else exit_in_words(code), is_fault
 
     def output(self) -> str:
-        """The last of what the child printed."""
-        return self._output.decode(errors="replace").strip()
+        """The last of what the process printed."""
+        return self._output.last().decode(errors="replace").strip()
 
-    def _drain_output(self) -> None:
-        while self._read_end >= 0:
-            try:
-                data = os.read(self._read_end, _KEPT_OUTPUT_BYTES)
-            except BlockingIOError:
-                return
-            if not data:
-                self._close_output()
-                return
-            self._output = (self._output + data)[-_KEPT_OUTPUT_BYTES:]
 
-    def _close_output(self) -> None:
-        if self._read_end >= 0:
-            os.close(self._read_end)
-            self._read_end = -1
+class _Output:
+    """What a process prints, the last of it: a file without a name, so that nobody waits for a reader."""
+
+    def __init__(self) -> None:
+        self.descriptor = anonymous_file("clearl-output")
+        fcntl.fcntl(self.descriptor, fcntl.F_SETFL, os.O_APPEND)
+        self._last = b""
+
+    def trim(self) -> None:
+        """Keep the file small; to be called now and then."""
+        if os.fstat(self.descriptor).st_size > _MOST_OUTPUT_BYTES:
+            self._last = self._tail()
+            os.ftruncate(self.descriptor, 0)
+
+    def last(self) -> bytes:
+        """The end of what was printed."""
+        if self.descriptor < 0:
+            return self._last
+        return (self._last + self._tail())[-_KEPT_OUTPUT_BYTES:]
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            self._last = self.last()
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def _tail(self) -> bytes:
+        size = os.fstat(self.descriptor).st_size
+        return os.pread(self.descriptor, _KEPT_OUTPUT_BYTES, max(0, size - _KEPT_OUTPUT_BYTES))
+
+
+class _OomKills:
+    """Tells whether a process was killed for lack of memory, each kill once."""
+
+    def __init__(self) -> None:
+        self._groups = MemoryGroups()
+        self._seen = self._groups.oom_kills()
+
+    def grew(self) -> bool:
+        """Whether the kernel killed a process that was not told of yet."""
+        if self._groups.oom_kills() <= self._seen:
+            return False
+        self._seen += 1
+        return True
+
+
+_oom_kills = _OomKills()
 
 
 class ProcessPool:
     """Starts children, and keeps some in reserve that have the slow imports behind them."""
 
     def __init__(self, modules: Sequence[str]) -> None:
-        self._modules = modules
+        self._modules, self._guard = modules, Guard()
         self._idle: list[LocalProcess] = []
 
     def take(self) -> LocalProcess:
@@ -136,23 +172,28 @@ class ProcessPool:
             if not child.has_exited():
                 return child
             child.end()
-        return LocalProcess(self._modules)
+        return LocalProcess(self._modules, self._guard)
 
     def prepare(self, count: int = 1) -> None:
         """Have so many in reserve."""
         while len(self._idle) < count:
-            self._idle.append(LocalProcess(self._modules))
+            self._idle.append(LocalProcess(self._modules, self._guard))
 
     def close(self) -> None:
         while self._idle:
             self._idle.pop().end()
+        self._guard.close()
 
 
 def _environment() -> dict[str, str]:
-    """The parent's, one thread for each library, and the same modules to import."""
+    """The parent's, one thread for each library, and the same modules to import.
+
+    The child gives back the user's own values once its libraries are loaded: environments start programs, too.
+    """
     path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    return {**os.environ, **ENVIRONMENT, **threads, "PYTHONPATH": path}
+    ours = {**ENVIRONMENT, **threads, "PYTHONPATH": path}
+    return {**os.environ, **ours, USER_ENVIRONMENT: json.dumps({name: os.environ.get(name) for name in ours})}
 
 
 _CHILD_MODULES = ("clearl.runtimes.programs", "clearl.runtimes.local.shared_memory")

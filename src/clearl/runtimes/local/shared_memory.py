@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 from collections.abc import Sequence
 
 import google_crc32c
@@ -13,6 +12,7 @@ import numpy as np
 from clearl.nets.network import PolicyNetwork
 from clearl.nets.weights import FlatWeights
 from clearl.replay.codec import max_payload_nbytes
+from clearl.runtimes.host import anonymous_file
 from clearl.unroll import Payload, Unroll, UnrollLayout
 
 _ALIGN = 64
@@ -28,7 +28,7 @@ class SharedBlock:
     @staticmethod
     def create(nbytes: int) -> SharedBlock:
         """New memory, zeroed."""
-        descriptor = _anonymous_file()
+        descriptor = anonymous_file("clearl")
         os.ftruncate(descriptor, nbytes)
         return SharedBlock(descriptor, nbytes)
 
@@ -179,10 +179,3 @@ def _place_nbytes(size: int) -> int:
 def _checksum(version: int, frames: int, weights: np.ndarray) -> int:
     # Never 0, which is what memory holds before anything was written.
     return google_crc32c.extend(google_crc32c.value(b"%d/%d" % (version, frames)), weights.tobytes()) + 1
-
-
-def _anonymous_file() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("clearl", os.MFD_CLOEXEC)
-    with tempfile.TemporaryFile() as file:  # already without a name; other systems than Linux
-        return os.dup(file.fileno())

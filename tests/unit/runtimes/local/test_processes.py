@@ -9,9 +9,12 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from clearl.runtimes.local import processes
+from clearl.runtimes.local.child import USER_ENVIRONMENT
 from clearl.runtimes.local.processes import LocalProcess, ProcessPool, exit_in_words
 from clearl.runtimes.local.shared_memory import SharedBlock, SharedWeights
 from clearl.runtimes.messages import ChannelClosed, Close, Failed, Message, Produce, Ready, Setup
@@ -66,11 +69,80 @@ def test_a_child_begins_with_its_memory_and_its_name_and_ends_when_told() -> Non
     weight_store.close()
 
 
-def test_a_child_has_one_thread_for_each_library_and_an_allocator_that_keeps_memory(child: LocalProcess) -> None:
+def test_libraries_have_one_thread_and_environments_the_variables_of_the_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    child = LocalProcess([])
+    child.begin(SETUP, [])
     poll(child)
-    for name, value in {"OMP_NUM_THREADS": "1", "MALLOC_MMAP_MAX_": "0"}.items():
+    child.send(Produce(("threads",)))
+    assert poll(child) == Ready((1,), 0)
+    # Environments start programs of their own, with another Python and threads of their own.
+    for name in ("OMP_NUM_THREADS", "PYTHONPATH", "MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_", USER_ENVIRONMENT):
         child.send(Produce(("environ", name)))
-        assert poll(child) == Failed("", value, "", "")
+        assert poll(child) == Failed("", os.environ.get(name, ""), "", "")
+    child.end()
+
+
+def test_output_is_never_waited_for_and_its_end_is_kept(child: LocalProcess) -> None:
+    poll(child)
+    child.send(Produce(("chatter", "3000")))  # 3 MB, where a pipe holds 64 KB and nobody reads until it is done
+    assert select.select([child.channel], [], [], 30)[0], "it waits for somebody to read"
+    assert poll(child) == Ready((0,), 0)
+    child.poll()  # makes the file small again
+    assert os.fstat(child._output.descriptor).st_size < 1 << 20
+    assert child.output().endswith("x\nthe end") and len(child.output()) <= 1 << 14
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_what_an_environment_started_ends_with_the_run_and_leaves_no_shared_memory(kill: bool, tmp_path: Path) -> None:
+    name = f"/dev/shm/clearl-test-{os.getpid()}-{kill}"
+    run = f"""
+import os, select, signal, sys
+from clearl.runtimes.local.processes import ProcessPool
+from clearl.runtimes.messages import Produce, Setup
+pool = ProcessPool(["child_program"])
+child = pool.take()
+child.begin(Setup("worker-0", "child_program:ChildProgram", "", "", "", 0), [])
+def poll():
+    while not (messages := child.poll()):
+        select.select([child.channel], [], [], 10)
+    return messages[0]
+poll()
+child.send(Produce(("map", {name!r})))
+print(poll().sequences[0], flush=True)
+if {kill}:
+    os.kill(os.getpid(), signal.SIGKILL)
+child.end()
+pool.close()
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", run], stdout=subprocess.PIPE, env=environment, check=False)
+    assert done.returncode == (-signal.SIGKILL if kill else 0)
+    with contextlib.suppress(ProcessLookupError):
+        wait_until_gone(int(done.stdout), within_s=5)
+    deadline = time.monotonic() + 5
+    while os.path.exists(name) and time.monotonic() < deadline:
+        os.sched_yield()
+    assert not os.path.exists(name)
+
+
+def test_a_kill_for_lack_of_memory_is_named_and_is_a_fault(
+    child: LocalProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kills = [3]
+    monkeypatch.setattr(processes, "MemoryGroups", lambda: SimpleNamespace(oom_kills=lambda: kills[0]))
+    monkeypatch.setattr(processes, "_oom_kills", processes._OomKills())
+    os.kill(child.pid, signal.SIGKILL)
+    hear_the_end(child)
+    code = child.end(patience_s=1)
+    assert child.exit_reason(code) == ("was killed by SIGKILL", False), "somebody else did it"
+    kills[0] += 1
+    words, is_fault = child.exit_reason(code)
+    assert is_fault and "for lack of memory" in words
+    assert child.exit_reason(code) == ("was killed by SIGKILL", False), "each kill counts once"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,72 @@
+"""Memory limits of the control groups (containers, batch jobs) that this process is in, versions 1 and 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class MemoryGroups:
+    """Reads the memory controller; the paths are arguments so that tests can lay out their own."""
+
+    root: Path = Path("/sys/fs/cgroup")
+    membership: Path = Path("/proc/self/cgroup")
+    vmstat: Path = Path("/proc/vmstat")
+
+    def headroom_nbytes(self) -> int | None:
+        """Bytes left under the tightest limit of this process's groups; None where there is no limit."""
+        left = []
+        for folder in self._folders():
+            for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+                most, now = _number(folder / limit), _number(folder / used)
+                if most is not None and now is not None:
+                    left.append(max(0, most - now))
+        return min(left, default=None)
+
+    def oom_kills(self) -> int:
+        """Processes that the kernel killed for lack of memory in this process's group; on the machine where unknown."""
+        for folder in self._folders():
+            for name in ("memory.events", "memory.oom_control"):
+                count = _counter(folder / name)
+                if count is not None:
+                    return count
+        return _counter(self.vmstat) or 0
+
+    def _folders(self) -> Iterator[Path]:
+        """The group of this process and all above it, the nearest first."""
+        try:
+            lines = self.membership.read_text().splitlines()
+        except OSError:
+            return
+        for line in lines:
+            _, controllers, path = line.split(":", 2)
+            if controllers and "memory" not in controllers.split(","):
+                continue
+            base = self.root / "memory" if controllers else self.root
+            inner = base / path.lstrip("/")
+            # Inside a container the path may be that of the host: then only the container's own root is there.
+            folder = inner if inner.exists() else base
+            while True:
+                yield folder
+                if folder == base:
+                    break
+                folder = folder.parent
+
+
+def _number(path: Path) -> int | None:
+    try:
+        text = path.read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None  # "max" is no limit
+
+
+def _counter(path: Path) -> int | None:
+    """The value of `oom_kill` in a file of names and numbers."""
+    try:
+        rows = [line.split() for line in path.read_text().splitlines()]
+    except OSError:
+        return None
+    return next((int(row[1]) for row in rows if len(row) == 2 and row[0] == "oom_kill" and row[1].isdigit()), None)
