@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from clearl.acting.agent import Agent, Origin
+from clearl.acting.agent import Agent, Origin, agent_tasks, tasks_from_json, tasks_to_json
 from clearl.config import RunConfig, from_yaml, parse_yaml, to_yaml
 from clearl.errors import CorruptFileError, RunDirectoryError, UnknownNameError
 from clearl.experiment import load_agent as load_from_run
@@ -96,7 +96,7 @@ def export_agent(path: Path, out: Path, *, imports: Iterable[str] = (), trust: b
         "v": VERSION,
         "config": to_yaml(trained.config),
         "spec": spec_to_json(trained.agent.spec),
-        "tasks": {task: trained.suite.mask(task).tolist() for task in trained.suite.tasks},
+        "tasks": tasks_to_json(agent_tasks(trained.suite)),
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
     }
     make_directory(out)
@@ -139,7 +139,8 @@ def _load_exported(path: Path, trust: bool) -> Agent:
     with fitting(path):
         tensors = _loaded(path, weights)
         as_module(network).load_state_dict(tensors)
-    return Agent(network, spec, reward_clip=config.reward_clip, seed=config.seed)
+    tasks = tasks_from_json(about.get("tasks"), spec, str(path / EXPORT_FILE))
+    return Agent(network, spec, reward_clip=config.reward_clip, seed=config.seed, tasks=tasks)
 
 
 def _loaded(path: Path, weights: bytes) -> dict[str, torch.Tensor]:

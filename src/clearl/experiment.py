@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from clearl import __version__
-from clearl.acting.agent import Agent, Origin
+from clearl.acting.agent import Agent, Origin, agent_tasks, tasks_from_json, tasks_to_json
 from clearl.config import MAY_CHANGE, RunConfig, diff, from_yaml, parse_yaml, to_yaml
 from clearl.continuation import go_on
 from clearl.errors import (
@@ -153,7 +153,8 @@ def load_agent(path: Path, *, trust: bool = False) -> Agent:
         weights = {name.removeprefix("network/"): tensor for name, tensor in named if name.startswith("network/")}
         as_module(network).load_state_dict(weights)
         origin = Origin(saved.path, int(saved.tree["learner"]["state"]["counters"]["frames"]), saved.notes)
-    return Agent(network, spec, reward_clip=config.reward_clip, seed=config.seed, origin=origin)
+    tasks = tasks_from_json(run_dir.meta.get("tasks"), spec, str(run_dir.path / META_FILE))
+    return Agent(network, spec, reward_clip=config.reward_clip, seed=config.seed, tasks=tasks, origin=origin)
 
 
 def _recorded_plans(out: Path) -> list[Plan]:
@@ -284,6 +285,7 @@ def _meta(factory: RunFactory, plan: Plan, arm: str | None) -> dict[str, Any]:
         "frames_scale": plan.frames_scale,
         "probe_position": config.probe_position if config.protocol == "probe" else None,
         "spec": spec_to_json(factory.suite.spec),
+        "tasks": tasks_to_json(agent_tasks(factory.suite)),
         "replay": factory.plan_replay(plan),
     }
 

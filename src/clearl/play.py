@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from clearl.acting.evaluator import Evaluation, Evaluator
+from clearl.acting.stepper import Stepper
 from clearl.artifacts import Trained, parts_of
 from clearl.errors import MissingExtraError
-from clearl.seeding import derive
+from clearl.seeding import derive, generator
 
 FRAMES_PER_SECOND = 15
 
@@ -50,17 +52,21 @@ def record_video(trained: Trained, file: Path, *, episodes: int, max_steps: int)
 
 
 def _play(trained: Trained, task: str, episodes: int, max_steps: int, scores: list[float]) -> Iterator[np.ndarray]:
-    suite, agent = trained.suite, trained.agent
-    envs = suite.make(task, num_envs=1, seed=derive(trained.config.seed, "clearl video", task), training=False)
+    suite, network, seed = trained.suite, trained.agent.network, derive(trained.config.seed, "clearl video", task)
+    stepper = Stepper(network, suite.spec, 1, reward_clip=trained.config.reward_clip, column="evaluate")
+    envs, rng = suite.make(task, num_envs=1, seed=seed, training=False), generator(seed, "actions")
     try:
         for _ in range(episodes):
-            frame, reward, score = envs.reset()[0], 0.0, 0.0
-            agent.reset()
+            frames, score = envs.reset(), 0.0
+            stepper.begin(slice(None), frames)
             for _ in range(max_steps):
-                yield suite.render(task, frame)
-                step = envs.step(np.array([agent.act(frame, reward=reward, mask=suite.mask(task), channels=0)]))
-                frame, reward = step.frames[0], float(step.reward[0])
-                score += reward
+                yield suite.render(task, frames[0])
+                with torch.inference_mode():
+                    action = stepper.decide(network.head.noise(rng, suite.mask(task)[None], 1)[0]).action
+                step = envs.step(action)
+                frames = step.frames
+                stepper.see(frames, step.first, action, step.reward)
+                score += float(step.reward[0])
                 if step.terminated[0] or step.truncated[0]:
                     break
             scores.append(score)

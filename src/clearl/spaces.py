@@ -29,6 +29,15 @@ class PartSpec:
         return len(self.shape) == 3
 
 
+MASK_FIELD = "action mask"
+"""Of a record: what the state allows. A part of that name would be called in another way."""
+
+
+def field_name(part: str) -> str:
+    """The name of a part in a record, where none may be empty or that of the mask."""
+    return f"{part}_" if part in ("", MASK_FIELD) else part
+
+
 @dataclass(frozen=True)
 class ObservationSpec:
     """The parts of an observation by name; a part that stands alone is called ""."""
@@ -36,36 +45,44 @@ class ObservationSpec:
     parts: dict[str, PartSpec]
     stack: int = 1
     """Successive frames in one observation. They are stored once and stacked on the way to the network."""
+    mask_size: int = 0
+    """Flags of the state's own action mask, stored with each frame; 0 where states allow all that a task has."""
+
+    @property
+    def is_record(self) -> bool:
+        """Whether a frame is a record: of several parts, of one with a name, or with a mask."""
+        return list(self.parts) != [""] or self.mask_size > 0
 
     @property
     def frame_shape(self) -> tuple[int, ...]:
-        """Shape of a stored frame; () where it is a record of several parts."""
-        return self._only.shape if self.is_single else ()
+        """Shape of a stored frame; () for a record."""
+        return () if self.is_record else self.parts[""].shape
 
     @property
     def frame_dtype(self) -> np.dtype:
-        """Dtype of a stored frame; a record dtype where it has several parts."""
-        if self.is_single:
-            return np.dtype(self._only.dtype)
-        return np.dtype([(name, part.dtype, part.shape) for name, part in self.parts.items()], align=True)
+        """Dtype of a stored frame."""
+        if self.is_record:
+            return self._record({name: part.shape for name, part in self.parts.items()})
+        return np.dtype(self.parts[""].dtype)
 
     @property
-    def is_single(self) -> bool:
-        """Whether the observation is one array without a name."""
-        return list(self.parts) == [""]
+    def record_dtype(self) -> np.dtype:
+        """Of records: what the network sees of one, with its images stacked. Tensors hold its bytes."""
+        return self._record(self.shapes)
 
     def stack_of(self, name: str) -> int:
-        """How many frames of a part are stacked: in records, images only."""
-        return self.stack if self.is_single or self.parts[name].is_image else 1
+        """How many frames of a part are stacked: of several parts, images only."""
+        return self.stack if len(self.parts) == 1 or self.parts[name].is_image else 1
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each part as the network sees it: the stack is folded into the first axis."""
         return {name: (self.stack_of(name) * part.shape[0], *part.shape[1:]) for name, part in self.parts.items()}
 
-    @property
-    def _only(self) -> PartSpec:
-        return self.parts[""]
+    def _record(self, shapes: dict[str, tuple[int, ...]]) -> np.dtype:
+        fields = [(field_name(name), part.dtype, shapes[name]) for name, part in self.parts.items()]
+        flags = [(MASK_FIELD, "bool", (self.mask_size,))] if self.mask_size else []
+        return np.dtype([*fields, *flags], align=True)
 
 
 @dataclass(frozen=True)
@@ -159,9 +176,8 @@ def _from_json(values: Any) -> TaskSpec:
     observation, action = values["observation"], values["action"]
     parts = {name: PartSpec(tuple(part["shape"]), part["dtype"]) for name, part in observation["parts"].items()}
     bounded = {**action, "choices": tuple(action["choices"]), "bounded": tuple(action["bounded"])}
-    return TaskSpec(
-        **{**values, "observation": ObservationSpec(parts, observation["stack"]), "action": ActionSpec(**bounded)}
-    )
+    shown = ObservationSpec(parts, observation["stack"], observation["mask_size"])
+    return TaskSpec(**{**values, "observation": shown, "action": ActionSpec(**bounded)})
 
 
 def _check(spec: TaskSpec) -> None:
@@ -172,6 +188,8 @@ def _check(spec: TaskSpec) -> None:
     flags = all(type(flag) is bool for flag in action.bounded)
     if not known or not flags or any(type(size) is not int or not 1 <= size <= 1_000_000 for size in sizes):
         raise ValueError("a size or type is out of range")
+    if spec.observation.mask_size not in (0, action.mask_size):
+        raise ValueError("the mask of a state does not fit the actions")
     if not 1 <= len(parts) <= _MOST_PARTS or len(action.choices) > 1_000_000:
         raise ValueError(f"an observation has {len(parts)} parts")
     if sum(math.prod(shape) for shape in spec.observation.shapes.values()) > _MOST_VALUES:

@@ -57,7 +57,7 @@ class Batch:
     reward: torch.Tensor  # [T, B] clipped
     discount: torch.Tensor  # [T, B]: gamma, or 0 where the episode terminated
     valid: torch.Tensor  # [T, B] bool
-    mask: torch.Tensor  # [B, mask_size] bool: what the task has of the action spec
+    mask: torch.Tensor  # [B, mask_size] bool: what the task allows; [T, B, mask_size] where states say
     behaviour_policy: torch.Tensor  # [T, B, policy_size]
     behaviour_value: torch.Tensor  # [T, B]
     is_replay: torch.Tensor  # [B] bool

@@ -55,6 +55,18 @@ def from_named(arrays: Mapping[str, np.ndarray]) -> Unroll:
     return Unroll(**{name: renamed[name] for name in FIELD_NAMES})
 
 
+def as_plain(array: np.ndarray) -> np.ndarray:
+    """For a checkpoint: records as their bytes [..., nbytes], everything else as it is."""
+    if array.dtype.names is None:
+        return array
+    return np.ascontiguousarray(array).view(np.uint8).reshape(*array.shape, array.dtype.itemsize)
+
+
+def from_plain(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """What `as_plain` was given."""
+    return array if dtype.names is None else np.ascontiguousarray(array).view(dtype)[..., 0]
+
+
 @dataclass(frozen=True)
 class Field:
     """Shape and dtype of one array of an unroll."""

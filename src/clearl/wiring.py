@@ -18,6 +18,7 @@ from clearl.learning.batching import Intake
 from clearl.learning.learner import Learner
 from clearl.methods import make_method
 from clearl.methods.method import Method
+from clearl.nets.heads import StdSettings
 from clearl.nets.network import PolicyNetwork, build_network
 from clearl.plugins import import_plugins, named_modules
 from clearl.protocols import make_plans
@@ -261,7 +262,12 @@ def make_network(config: RunConfig, spec: TaskSpec, method: Method) -> PolicyNet
     """The network that `method` trains, with its initial weights."""
     seed = derive(config.seed, "network")
     shape = {"torso": config.torso, "lstm": config.lstm, "lstm_size": config.lstm_size}
-    return method.build_network(lambda: build_network(spec, **shape, seed=seed))
+    std = StdSettings(config.action_std, config.action_std_initial, config.action_std_floor, config.action_std_ceiling)
+    return method.build_network(
+        lambda: build_network(
+            spec, **shape, seed=seed, std=std, normalise=config.normalise_observations, layer_norm=config.layer_norm
+        )
+    )
 
 
 def stored_network(config: RunConfig, spec: TaskSpec, *, source: str, trust: bool) -> PolicyNetwork:

@@ -40,7 +40,7 @@ TABLE: list[tuple[list[str], str]] = [
     ([*RUN, "--protocol", "sequentiel"], "unknown protocol 'sequentiel'; did you mean 'sequential'"),
     ([*RUN, "--torso", "minata"], "unknown torso 'minata'; did you mean 'minatar'"),
     ([*RUN, "--imports", "no_such_module"], "imports: module 'no_such_module' cannot be imported"),
-    ([*RUN, "--suite", "gym:CartPole-v1"], "torso 'minatar' needs images"),
+    ([*RUN, "--suite", "gym:CartPole-v1", "--torso", "minatar"], "torso 'minatar' needs images"),
     (["eval"], "eval needs RUN"),
     (["eval", "gone"], "gone holds no run"),
     (["video", "gone", "--out", "x.avi"], "out must end in .gif or .mp4"),

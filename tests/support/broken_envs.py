@@ -6,7 +6,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, Text
 
 
 class Walk(gymnasium.Env[np.ndarray, Any]):
@@ -138,16 +138,20 @@ class NoReward(Walk):
         return (observation, 0.0, *rest)
 
 
-class Continuous(Walk):
-    action_space = Box(-1, 1, (1,), np.float32)  # type: ignore[assignment]  # the fault
+class Spoken(Walk):
+    action_space = Text(5)  # type: ignore[assignment]  # the fault
 
 
-class ManyButtons(Walk):
-    action_space = MultiDiscrete([2, 2])  # type: ignore[assignment]  # the fault
+class EmptyActions(Walk):
+    action_space = Box(-1, 1, (0,), np.float32)  # type: ignore[assignment]  # the fault
 
 
 class DictObservation(Walk):
     observation_space = Dict({"a": Box(0, 1, (3,))})  # type: ignore[assignment]  # the fault
+
+
+class ToldStory(Walk):
+    observation_space = Text(5)  # type: ignore[assignment]  # the fault
 
 
 class FourAxes(Walk):

@@ -233,7 +233,7 @@ def test_a_grid_of_lambdas_does_not_end_at_a_million():
 def test_the_default_preset_of_the_demo_equals_the_defaults():
     changed = diff(RunConfig(), resolve("minatar"))
     # Outside of the suite that it was measured for, 64 episodes at a switch may take too long.
-    own = {"switch_episodes": (None, 64), "sticky_action_probability": (None, 0.1)}
+    own = {"torso": ("auto", "minatar"), "switch_episodes": (None, 64), "sticky_action_probability": (None, 0.1)}
     assert changed == {"preset": (None, "minatar"), **own}
 
 

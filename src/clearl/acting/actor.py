@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from clearl.acting.preprocess import stack_frames
+from clearl.acting.preprocess import observe
 from clearl.acting.slots import SlotEnvironments
 from clearl.acting.stepper import Stepper
 from clearl.nets.network import PolicyNetwork
 from clearl.seeding import generator
 from clearl.tasks.suite import Envs, Suite
-from clearl.unroll import Unroll, UnrollLayout
+from clearl.unroll import Unroll, UnrollLayout, as_plain, from_plain
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Actor:
         noise = self.network.head.noise(self._rng, self._mask, steps)
         episodes: list[Episode] = []
         # From the copy: the stepper sees the frames of an unroll where they lie, and those belong to others now.
-        stepper.observation = stack_frames(self._window, self._window_first, stack)[:, 0]
+        stepper.observation = observe(self._window, self._window_first, self.layout.spec.observation)[:, 0]
         stepper.first = self._window_first[:, -1]
         for t in range(steps):
             rows.action[:, t], rows.policy[:, t], rows.value[:, t] = stepper.decide(noise[t])
@@ -114,7 +114,8 @@ class Actor:
             return None
         return {
             "tasks": self._tasks, "starts": self._environments.starts, "groups": groups,
-            "rng": self._rng.bit_generator.state, "arrays": self._arrays(),
+            "rng": self._rng.bit_generator.state,
+            "arrays": {name: as_plain(array) for name, array in self._arrays().items()},
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -123,7 +124,7 @@ class Actor:
         self._environments.restore(state["groups"])
         self._rng.bit_generator.state = state["rng"]
         for name, array in self._arrays().items():
-            array[...] = state["arrays"][name]
+            array[...] = from_plain(state["arrays"][name], array.dtype)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {

@@ -1,20 +1,36 @@
-"""What a run trained, ready to act: one observation in, one action out."""
+"""What a run trained, ready to act: observations in, actions out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from clearl.acting.stepper import Stepper
-from clearl.errors import ConfigError
+from clearl.errors import ConfigError, CorruptFileError, UnknownNameError
 from clearl.nets.network import PolicyNetwork
 from clearl.seeding import generator
-from clearl.spaces import TaskSpec
+from clearl.spaces import MASK_FIELD, ObservationSpec, TaskSpec
+from clearl.tasks.actions import TaskActions, actions_from_json
+from clearl.tasks.observations import ObservationWriter, TaskObservations, observations_from_json
+from clearl.tasks.suite import DescribesSpaces, Suite
+
+
+@dataclass(frozen=True)
+class AgentTask:
+    """What an agent must know of a task to act in it."""
+
+    mask: np.ndarray
+    """[mask_size] bool: what the task has of the actions of the spec."""
+    actions: TaskActions | None
+    """How the environment takes them; None where it takes the number of the choice."""
+    observations: TaskObservations | None = None
+    """How the environment shows itself; None where it gives frames."""
 
 
 @dataclass(frozen=True)
@@ -32,56 +48,103 @@ class Origin:
 
 
 class Agent:
-    """Acts in one environment. Call `reset` when an episode begins."""
+    """Acts in one environment, or in several side by side. Call `reset` when an episode begins.
+
+    agent = clearl.load_agent("runs/a")
+    action = agent.act(observation, task="Pendulum-v1")
+    """
 
     def __init__(
-        self, network: PolicyNetwork, spec: TaskSpec, *, reward_clip: str, seed: int = 0, origin: Origin | None = None
-    ) -> None:
-        self.network, self.spec, self.origin = network, spec, origin
+        self, network: PolicyNetwork, spec: TaskSpec, *, reward_clip: str, seed: int = 0,
+        tasks: Mapping[str, AgentTask] | None = None, origin: Origin | None = None,
+    ) -> None:  # fmt: skip
+        self.network, self.spec, self.tasks, self.origin = network, spec, dict(tasks or {}), origin
         self._reward_clip = reward_clip
         self._rng = generator(seed, "agent")
         self.reset()
 
     def reset(self) -> None:
         """Forget the episode so far."""
-        self._stepper = Stepper(self.network, self.spec, 1, reward_clip=self._reward_clip, column="evaluate")
-        self._last_action: np.ndarray | None = None
+        self._stepper: Stepper | None = None
+        self._last_action = np.zeros(0)
 
     @torch.inference_mode()
     def act(
         self,
-        observation: np.ndarray,
+        observation: Any,
         *,
-        reward: float = 0.0,
+        task: str | None = None,
+        reward: float | np.ndarray = 0.0,
+        first: bool | np.ndarray = False,
         mask: np.ndarray | None = None,
         channels: int | None = None,
         deterministic: bool = False,
-    ) -> int:
-        """The action for an observation, sampled, or the likeliest if `deterministic`.
+    ) -> Any:
+        """The action for an observation, as the environment takes it; or one for each of a batch of observations.
 
-        `reward` is what the last action brought (used by networks with a memory); `mask` says which actions exist.
-        `channels` is the axis of an image's channels, 0 or 2; needed only where its shape does not tell.
+        It is sampled, or the likeliest if `deterministic`. `task` names what the agent was trained on, and with it the
+        actions that exist there; it may be left out where there was one task only. `mask` leaves out more of them.
+        `reward` is what the last action brought (used by networks with a memory). `first` marks the environments of a
+        batch whose episode begins with this observation. `channels` is the axis of an image's channels, 0 or 2; needed
+        only where its shape does not tell.
         """
+        about = self._about(task)
+        frames, batched = self._frames(about, observation, channels)
+        allowed = _allowed(about, mask, len(frames), self.spec)
+        self._see(frames, np.full(len(frames), first, bool), reward)
         with one_thread():
-            return self._act(observation, reward, mask, channels, deterministic)
+            self._decide(allowed, deterministic)
+        return self._as_taken(about, batched)
 
-    def _act(
-        self, observation: np.ndarray, reward: float, mask: np.ndarray | None, channels: int | None, deterministic: bool
-    ) -> int:
-        frames, stepper = fit_frame(observation, self.spec, channels)[None], self._stepper
-        if self._last_action is None:
-            stepper.begin(slice(None), frames)
-        else:
-            stepper.see(frames, np.zeros(1, bool), self._last_action, np.array([reward], np.float32))
-        allowed = np.ones(self.spec.action.mask_size, bool) if mask is None else np.asarray(mask, bool)
+    def _decide(self, allowed: np.ndarray, deterministic: bool) -> None:
+        assert self._stepper is not None
         head = self.network.head
-        decision = stepper.decide(head.noise(self._rng, allowed[None], 1)[0])
+        decision = self._stepper.decide(head.noise(self._rng, allowed, 1)[0])
+        self._last_action = decision.action
         if deterministic:
             likeliest = head.distribution(torch.from_numpy(decision.policy), torch.from_numpy(allowed)).mode()
-            self._last_action = likeliest.numpy()
-        else:
-            self._last_action = decision.action
-        return int(self._last_action[0])
+            self._last_action = likeliest.numpy().astype(decision.action.dtype)
+
+    def _frames(self, about: AgentTask | None, observation: Any, channels: int | None) -> tuple[np.ndarray, bool]:
+        """Frames [n, ...] of one observation or of a batch, and whether it was a batch."""
+        spec = self.spec.observation
+        if about is None or about.observations is None:
+            if spec.is_record:
+                raise ConfigError(f"say which task this is, with task=...: {', '.join(self.tasks)}")
+            return fit_frames(observation, self.spec, channels)
+        return _written(about.observations, observation, spec)
+
+    def _see(self, frames: np.ndarray, first: np.ndarray, reward: float | np.ndarray) -> None:
+        if self._stepper is None:
+            count = len(frames)
+            self._stepper = Stepper(self.network, self.spec, count, reward_clip=self._reward_clip, column="evaluate")
+            self._stepper.begin(slice(None), frames)
+            return
+        if len(frames) != len(self._last_action):
+            raise ConfigError(
+                f"{len(frames)} observations follow {len(self._last_action)}; call reset() before another batch"
+            )
+        rewards = np.full(len(frames), reward, np.float32)
+        self._stepper.see(frames, first, self._last_action, rewards)
+
+    def _about(self, task: str | None) -> AgentTask | None:
+        if task is not None and task not in self.tasks:
+            raise UnknownNameError("task of this agent", task, self.tasks)
+        if task is not None:
+            return self.tasks[task]
+        if len(self.tasks) == 1:
+            return next(iter(self.tasks.values()))
+        if not self.spec.action.is_discrete:
+            raise ConfigError(f"say which task this is, with task=...: {', '.join(self.tasks)}")
+        return None
+
+    def _as_taken(self, about: AgentTask | None, batched: bool) -> Any:
+        if about is None or about.actions is None:
+            return self._last_action if batched else self._last_action[0].item()
+        taken = about.actions.converter(self.spec.action)(self._last_action)
+        if not batched:
+            return taken[0]
+        return list(taken) if isinstance(taken[0], tuple | dict) else np.stack(taken)
 
 
 @contextmanager
@@ -95,15 +158,104 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def fit_frame(observation: np.ndarray, spec: TaskSpec, channels: int | None = None) -> np.ndarray:
-    """An environment's observation as a frame of `spec`: channels first, padded with zeros where it is smaller."""
-    frame, shape = np.asarray(observation), spec.observation.frame_shape
+def agent_tasks(suite: Suite) -> dict[str, AgentTask]:
+    """All tasks of a suite."""
+    if not isinstance(suite, DescribesSpaces):
+        return {task: AgentTask(suite.mask(task), None) for task in suite.tasks}
+    masks = {task: suite.mask(task) for task in suite.tasks}
+    return {task: AgentTask(mask, suite.actions(task), suite.observations(task)) for task, mask in masks.items()}
+
+
+def tasks_to_json(tasks: Mapping[str, AgentTask]) -> dict[str, Any]:
+    """As `tasks_from_json` reads them."""
+    return {
+        name: {
+            "mask": task.mask.tolist(),
+            "actions": None if task.actions is None else task.actions.description,
+            "observations": None if task.observations is None else task.observations.description,
+        }
+        for name, task in tasks.items()
+    }
+
+
+def tasks_from_json(values: Any, spec: TaskSpec, source: str) -> dict[str, AgentTask]:
+    """The tasks in a file; version 0.1 wrote masks only, into exports only."""
+    tasks = {}
+    if not isinstance(values, dict | None):
+        raise CorruptFileError(f"{source}: tasks must be an object")
+    for name, value in (values or {}).items():
+        about = {"mask": value} if isinstance(value, list) else value
+        if not isinstance(about, dict):
+            raise CorruptFileError(f"{source}: task {name!r} must be an object")
+        mask, actions, observations = np.array(about.get("mask")), about.get("actions"), about.get("observations")
+        if mask.shape != (spec.action.mask_size,) or mask.dtype != np.bool_:
+            raise CorruptFileError(f"{source}: the mask of task {name!r} does not fit its actions")
+        tasks[name] = AgentTask(
+            mask,
+            None if actions is None else actions_from_json(actions, source),
+            None if observations is None else _shown_by(observations, spec, source),
+        )
+    return tasks
+
+
+def _shown_by(description: Any, spec: TaskSpec, source: str) -> TaskObservations:
+    """The observations in a file, if they fit the spec."""
+    observations = observations_from_json(description, source)
+    for part in observations.parts:
+        there = spec.observation.parts.get(part.name)
+        shape = part.spec.shape
+        if there is None or len(there.shape) != len(shape) or any(map(int.__gt__, shape, there.shape)):
+            raise CorruptFileError(f"{source}: part {part.name!r} of a task does not fit its observations")
+    return observations
+
+
+def _written(observations: TaskObservations, given: Any, spec: ObservationSpec) -> tuple[np.ndarray, bool]:
+    writer = ObservationWriter(observations, spec)
+    try:
+        batched = observations.is_batch(given)
+        count = observations.count(given) if batched else 1
+        frames = np.zeros((count, *spec.frame_shape), spec.frame_dtype)
+        problems = [
+            writer.write(observations.member(given, i) if batched else given, frame) for i, frame in enumerate(frames)
+        ]
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise ConfigError(f"an observation does not fit: {type(error).__name__}: {error}") from error
+    if any(problems):
+        raise ConfigError(f"an observation does not fit: {next(filter(None, problems))}")
+    if spec.mask_size:
+        frames[MASK_FIELD] = True
+    return frames, batched
+
+
+def _allowed(about: AgentTask | None, mask: np.ndarray | None, count: int, spec: TaskSpec) -> np.ndarray:
+    allowed = np.ones((count, spec.action.mask_size), bool)
+    if about is not None:
+        allowed &= about.mask
+    if mask is not None:
+        given = np.atleast_2d(np.asarray(mask, bool))
+        if given.shape[1] != spec.action.mask_size or len(given) not in (1, count):
+            raise ConfigError(f"a mask of shape {np.shape(mask)} does not fit {spec.action.mask_size} actions")
+        allowed &= given
+    return allowed
+
+
+def fit_frames(observation: Any, spec: TaskSpec, channels: int | None = None) -> tuple[np.ndarray, bool]:
+    """Frames [n, *frame_shape] of one observation or of a batch, and whether it was a batch."""
+    given, shape = np.asarray(observation), spec.observation.frame_shape
+    batched = given.ndim == len(shape) + 1
+    frames = np.stack([fit_frame(frame, spec, channels) for frame in (given if batched else given[None])])
+    return frames, batched
+
+
+def fit_frame(frame: np.ndarray, spec: TaskSpec, channels: int | None = None) -> np.ndarray:
+    """An environment's observation as a frame: channels first, padded with zeros where it is smaller."""
+    given, shape = frame.shape, spec.observation.frame_shape
     if frame.dtype.kind == "f" and not np.isfinite(frame).all():
         raise ConfigError("the observation holds NaN or infinity")
     if frame.ndim == 3 and len(shape) == 3:
         frame = np.moveaxis(frame, _channel_axis(frame.shape, shape) if channels is None else channels, 0)
     if frame.ndim != len(shape) or any(a > b for a, b in zip(frame.shape, shape, strict=True)):
-        raise ConfigError(f"an observation of shape {np.shape(observation)} does not fit frames of {shape}")
+        raise ConfigError(f"an observation of shape {given} does not fit frames of {shape}")
     fitted = np.zeros(shape, spec.observation.frame_dtype)
     fitted[tuple(slice(size) for size in frame.shape)] = frame
     return fitted

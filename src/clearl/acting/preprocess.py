@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
+
+from clearl.spaces import MASK_FIELD, ObservationSpec, field_name
 
 _WORDS = (2, 4, 8)  # bytes of the unsigned integers there are
 
@@ -79,6 +82,53 @@ def _shift(stacked: np.ndarray, newest: np.ndarray, first: np.ndarray, *, out: n
     for row in np.flatnonzero(first):
         all_the_same = word(sum(1 << 8 * place for place in range(stack)))
         np.multiply(newest[row], all_the_same, out=after[row], dtype=after.dtype)
+
+
+def observe(frames: np.ndarray, first: np.ndarray, spec: ObservationSpec) -> np.ndarray:
+    """Observations [B, T+1, ...] out of frames [B, T+stack, ...], whether they are arrays or records."""
+    if not spec.is_record:
+        return stack_frames(frames, first, spec.stack)
+    if spec.stack == 1:
+        return frames
+    shown = np.zeros((frames.shape[0], frames.shape[1] - spec.stack + 1), spec.record_dtype)
+    for name in spec.parts:
+        field, stack = field_name(name), spec.stack_of(name)
+        shown[field] = stack_frames(frames[field], first, stack) if stack > 1 else frames[field][:, spec.stack - 1 :]
+    return _with_masks(shown, frames[:, spec.stack - 1 :], spec)
+
+
+def push(observation: np.ndarray, newest: np.ndarray, first: np.ndarray, spec: ObservationSpec) -> np.ndarray:
+    """The observations [B, ...] one step after `observation`, which is of `observe` or of here."""
+    if not spec.is_record:
+        return push_frames(observation, newest, first)
+    if spec.stack == 1:
+        return newest
+    shown = np.zeros(len(newest), spec.record_dtype)
+    for name in spec.parts:
+        field = field_name(name)
+        if spec.stack_of(name) > 1:
+            channels = newest[field].shape[1]
+            shown[field][:, :-channels] = observation[field][:, channels:]
+            shown[field][:, -channels:] = newest[field]
+            again = (1, spec.stack, *[1] * (newest[field].ndim - 2))
+            shown[field][first] = np.tile(newest[field][first], again)
+        else:
+            shown[field] = newest[field]
+    return _with_masks(shown, newest, spec)
+
+
+def _with_masks(shown: np.ndarray, frames: np.ndarray, spec: ObservationSpec) -> np.ndarray:
+    if spec.mask_size:
+        shown[MASK_FIELD] = frames[MASK_FIELD]
+    return shown
+
+
+def as_tensor(observation: np.ndarray) -> torch.Tensor:
+    """For the network: arrays as they are, records as their bytes [..., nbytes]."""
+    if observation.dtype.names is None:
+        return torch.from_numpy(observation)
+    whole = np.ascontiguousarray(observation)
+    return torch.from_numpy(whole.view(np.uint8).reshape(*whole.shape, whole.dtype.itemsize))
 
 
 def cleared(action: np.ndarray, first: np.ndarray) -> np.ndarray:

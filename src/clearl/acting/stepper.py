@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from clearl.acting.preprocess import cleared, clip_reward, push_frames, stack_frames
+from clearl.acting.preprocess import as_tensor, cleared, clip_reward, observe, push
 from clearl.nets.network import PolicyNetwork, StepInput
-from clearl.spaces import TaskSpec
+from clearl.spaces import MASK_FIELD, TaskSpec
 
 Places = np.ndarray | slice
 
@@ -38,10 +38,9 @@ class Stepper:
         self, network: PolicyNetwork, spec: TaskSpec, count: int, *, reward_clip: str, column: str = "act"
     ) -> None:
         """`column` is "act" or "evaluate"; see `PolicyNetwork.act`."""
-        self._network, self._stack = network, spec.observation.stack
+        self._network, self._spec = network, spec.observation
         self._reward_clip, self._column = reward_clip, column
-        window = np.zeros((count, self._stack, *spec.observation.frame_shape), spec.observation.frame_dtype)
-        self.observation = stack_frames(window, np.zeros(window.shape[:2], bool), self._stack)[:, 0]
+        self.observation = self._repeated(np.zeros((count, *self._spec.frame_shape), self._spec.frame_dtype))
         self.first = np.ones(count, bool)
         self.last_action = np.zeros((count, *spec.action.shape), spec.action.dtype)
         self.last_reward = np.zeros(count, np.float32)
@@ -49,8 +48,7 @@ class Stepper:
 
     def begin(self, places: Places, frames: np.ndarray) -> None:
         """Start an episode at `places` with these first frames; nothing of the one before is carried on."""
-        window = np.repeat(frames[:, None], self._stack, axis=1)
-        self.observation[places] = stack_frames(window, np.zeros(window.shape[:2], bool), self._stack)[:, 0]
+        self.observation[places] = self._repeated(frames)
         self.first[places] = True
         self.forget(places)
 
@@ -69,7 +67,7 @@ class Stepper:
             if self._network.core_size:
                 self.core[places] = core
         said = policy.numpy()
-        return Decision(self._network.head.choose(said, noise), said, value.numpy())
+        return Decision(self._network.head.choose(said, noise, self._mask(places)), said, value.numpy())
 
     def see(
         self, frames: np.ndarray, first: np.ndarray, action: np.ndarray, reward: np.ndarray,
@@ -77,19 +75,30 @@ class Stepper:
     ) -> None:  # fmt: skip
         """Take in what came of the actions; where `first`, an episode began, and had no action before it."""
         if places is None:
-            self.observation = push_frames(self.observation, frames, first)
+            self.observation = push(self.observation, frames, first, self._spec)
             self.first = first
             self.last_action = cleared(action, first)
             self.last_reward = np.where(first, np.float32(0), reward)
         else:
-            self.observation[places] = push_frames(self.observation[places], frames, first)
+            self.observation[places] = push(self.observation[places], frames, first, self._spec)
             self.first[places] = first
             self.last_action[places] = cleared(action, first)
             self.last_reward[places] = np.where(first, np.float32(0), reward)
 
+    def _mask(self, places: Places | None) -> np.ndarray | None:
+        """What the states allow, [n, mask_size]; None where that is all that the tasks have."""
+        if not self._spec.mask_size:
+            return None
+        return self.observation[MASK_FIELD][slice(None) if places is None else places]
+
+    def _repeated(self, frames: np.ndarray) -> np.ndarray:
+        """Observations of episodes that begin with these frames."""
+        window = np.repeat(frames[:, None], self._spec.stack, axis=1)
+        return observe(window, np.zeros(window.shape[:2], bool), self._spec)[:, 0]
+
     def _inputs(self, places: Places = slice(None)) -> StepInput:
         return StepInput(
-            torch.from_numpy(self.observation[places]),
+            as_tensor(self.observation[places]),
             torch.from_numpy(self.last_action[places]),
             torch.from_numpy(clip_reward(self.last_reward[places], self._reward_clip)),
             torch.from_numpy(self.first[places]),

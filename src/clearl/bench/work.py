@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from clearl.acting.preprocess import stack_frames
+from clearl.acting.preprocess import as_tensor, observe
 from clearl.config import RunConfig, from_yaml
 from clearl.learning.batching import make_batch
 from clearl.learning.learner import Learner
@@ -26,7 +26,7 @@ from clearl.nets.weights import FlatWeights
 from clearl.runtimes.host import cores
 from clearl.runtimes.programs import Stopwatch
 from clearl.seeding import generator
-from clearl.spaces import TaskSpec
+from clearl.spaces import MASK_FIELD, TaskSpec, field_name
 from clearl.suites import make_suite
 from clearl.types import Batch
 from clearl.unroll import Unroll, UnrollLayout
@@ -71,9 +71,9 @@ def inference(config: RunConfig, processes: int) -> Work:
     FlatWeights(network).read_from(_flat(network))  # as in a worker
     count, stack = max(1, config.slots // processes), spec.observation.stack
     rows = noise(UnrollLayout(spec, stack, network.core_size), count)
-    observation = stack_frames(rows.frames[:, :stack], rows.first[:, :stack], stack)[:, 0]
+    observation = observe(rows.frames[:, :stack], rows.first[:, :stack], spec.observation)[:, 0]
     inputs = StepInput(
-        torch.from_numpy(observation), torch.zeros(count, dtype=torch.int64), torch.zeros(count),
+        as_tensor(observation), torch.from_numpy(rows.last_action), torch.zeros(count),
         torch.zeros(count, dtype=torch.bool),
     )  # fmt: skip
     state = torch.zeros(count, network.core_size)
@@ -129,10 +129,18 @@ STAGES = {"environment": environment, "inference": inference, "learner": learner
 def noise(layout: UnrollLayout, count: int) -> Unroll:
     """Unrolls of noise in the shapes of experience."""
     rng, rows = generator(0, "noise"), layout.empty(count)
-    high = {"bool": 2, "uint8": 256}.get(layout.spec.observation.frame_dtype.name)
-    rows.frames[:] = rng.random(rows.frames.shape) if high is None else rng.integers(0, high, rows.frames.shape)
+    observation = layout.spec.observation
+    for name, part in observation.parts.items():
+        frames = rows.frames[field_name(name)] if observation.is_record else rows.frames
+        high = {"bool": 2, "uint8": 256}.get(part.dtype)
+        frames[:] = rng.random(frames.shape) if high is None else rng.integers(0, high, frames.shape)
+    if observation.mask_size:
+        rows.frames[MASK_FIELD] = True
     rows.first[:] = rng.random(rows.first.shape) < 0.02
-    rows.action[:] = rng.integers(0, layout.spec.action.choices[0], rows.action.shape)
+    action = layout.spec.action
+    choices = [rng.integers(0, count, rows.reward.shape) for count in action.choices]
+    reals = [rng.standard_normal(rows.reward.shape) for _ in action.bounded]
+    rows.action[:] = np.stack([*choices, *reals], -1).reshape(rows.action.shape)
     for array in (rows.reward, rows.policy, rows.value):
         array[:] = rng.standard_normal(array.shape)
     rows.valid[:] = rows.mask[:] = True

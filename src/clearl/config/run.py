@@ -99,9 +99,19 @@ class RunConfig:
     batch_unrolls: Annotated[int, Between(1, 4096), "unrolls in one update (B)"] = 32
 
     # The network.
-    torso: Annotated[str, "mlp, minatar, nature, impala_shallow or impala_deep"] = "minatar"
+    torso: Annotated[str, "mlp, minatar, nature, impala_shallow, impala_deep, or auto: by the observations"] = "auto"
     lstm: Annotated[bool, "a recurrent core, fed with the last action and reward"] = False
     lstm_size: Annotated[int, Between(1, 4096), "units of the recurrent core"] = 256
+    layer_norm: Annotated[bool, "LayerNorm in the dense layers of the torso"] = False
+    normalise_observations: Annotated[bool, "scale vectors by their running mean and deviation; images stay"] = False
+    action_std: Annotated[
+        Literal["network", "free"], "continuous actions: standard deviation by state, or the same in all of them"
+    ] = "network"
+    action_std_initial: Annotated[Positive, "continuous actions: standard deviation at the start, before squashing"] = (
+        0.5
+    )
+    action_std_floor: Annotated[Positive, "continuous actions: least standard deviation"] = 0.05
+    action_std_ceiling: Annotated[Positive, "continuous actions: greatest standard deviation"] = 2.0
 
     # Rewards and replay.
     discount: Annotated[Share, "gamma"] = 0.99

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from clearl.acting.preprocess import cleared, clip_reward, stack_frames
+from clearl.acting.preprocess import as_tensor, cleared, clip_reward, observe
 from clearl.replay.codec import Codec
 from clearl.replay.mixing import Mixer, Part, Picks
+from clearl.spaces import MASK_FIELD, ObservationSpec
 from clearl.types import Batch
-from clearl.unroll import Payload, Unroll, UnrollLayout, from_named
+from clearl.unroll import Payload, Unroll, UnrollLayout, as_plain, from_named, from_plain
 
 _SMALL_NBYTES = 1024
 
@@ -156,7 +157,7 @@ class Intake:
     def state(self) -> tuple[dict[str, np.ndarray], list[int]]:
         """The unrolls that wait for a full batch, batch by batch, and the slots of their pairs."""
         parts = [self._waiting(number, staging.unpack()) for number, staging in enumerate(self._open)]
-        rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        rows = {name: as_plain(np.concatenate([part[name] for part in parts])) for name in parts[0]}
         return rows, [slot for staging in self._open for slot in staging.slots]
 
     def restore(self, rows: Mapping[str, np.ndarray], slots: Sequence[int]) -> None:
@@ -169,7 +170,8 @@ class Intake:
             staging.on_top = int(on_top.sum())
             staging.slots, left = left[: len(on_top) - staging.on_top], left[len(on_top) - staging.on_top :]
             for name, array in from_named(rows)[chosen].named().items():
-                staging.rows.named()[name][staging.filled] = array
+                staged = staging.rows.named()[name]
+                staged[staging.filled] = from_plain(array, staged.dtype)
             staging.is_replay[staging.filled] = rows["is_replay"][chosen]
             staging.versions[: len(staging.slots)] = rows["version"][chosen][~on_top]
             self._open.append(staging)
@@ -207,14 +209,14 @@ class Intake:
 
 
 def make_batch(rows: Unroll, is_replay: np.ndarray, layout: UnrollLayout, discount: float, reward_clip: str) -> Batch:
-    """Unroll of unrolls, slot axis first, as the time-major batch that methods see. Makes a copy."""
+    """Unrolls, slot axis first, as the time-major batch that methods see. Makes a copy."""
     stack = layout.spec.observation.stack
     reward = clip_reward(rows.reward, reward_clip)
     first = rows.first[:, stack - 1 :]
     last_action = np.concatenate([rows.last_action[:, None], rows.action], axis=1)
     last_reward = np.concatenate([clip_reward(rows.last_reward, reward_clip)[:, None], reward], axis=1)
     return Batch(
-        observation=_observations(rows, stack),
+        observation=_observations(rows, layout.spec.observation),
         first=_time_major(first),
         last_action=_time_major(cleared(last_action, first)),
         last_reward=_time_major(np.where(first, np.float32(0), last_reward)),
@@ -223,17 +225,26 @@ def make_batch(rows: Unroll, is_replay: np.ndarray, layout: UnrollLayout, discou
         reward=_time_major(reward),
         discount=_time_major(np.where(rows.terminated, np.float32(0), np.float32(discount))),
         valid=_time_major(rows.valid),
-        mask=torch.from_numpy(rows.mask.copy()),
+        mask=_masks(rows, layout.spec.observation),
         behaviour_policy=_time_major(rows.policy),
         behaviour_value=_time_major(rows.value),
         is_replay=torch.from_numpy(is_replay.copy()),
     )
 
 
-def _observations(rows: Unroll, stack: int) -> torch.Tensor:
-    if stack == 1:
-        return _time_major(rows.frames)
-    return torch.from_numpy(stack_frames(rows.frames, rows.first, stack).swapaxes(0, 1))  # a copy already
+def _observations(rows: Unroll, spec: ObservationSpec) -> torch.Tensor:
+    shown = observe(rows.frames, rows.first, spec).swapaxes(0, 1)
+    if spec.stack > 1 and not spec.is_record:
+        return torch.from_numpy(shown)  # a copy already
+    return as_tensor(np.array(shown, order="C", copy=True))
+
+
+def _masks(rows: Unroll, spec: ObservationSpec) -> torch.Tensor:
+    """[B, mask_size], or [T, B, mask_size] where it changes from state to state."""
+    if not spec.mask_size:
+        return torch.from_numpy(rows.mask.copy())
+    allowed = rows.frames[MASK_FIELD][:, spec.stack - 1 : -1] & rows.mask[:, None]
+    return _time_major(allowed)
 
 
 def _time_major(array: np.ndarray) -> torch.Tensor:

@@ -15,7 +15,7 @@ from clearl.learning.diagnostics import Diagnostics, diagnose, recorded_unrolls
 from clearl.learning.optimizer import annealed_rate, make_optimizer
 from clearl.learning.replay_state import with_replay_state
 from clearl.methods.method import Method
-from clearl.nets.network import PolicyNetwork, StepOutput, as_module
+from clearl.nets.network import KeepsStatistics, PolicyNetwork, StepOutput, as_module
 from clearl.types import Batch, Visit
 
 BAD_UPDATES_IN_A_ROW = 10
@@ -67,6 +67,7 @@ class Learner:
         yield "forward"
         with self._recording() as outputs:
             moved = self._prepared(batch)
+            self._observe(moved)
             losses = self._losses(moved)
             weights = self.method.weights()
             total = torch.stack([weights[name] * loss for name, loss in losses.items()]).sum()
@@ -85,10 +86,15 @@ class Learner:
         if applied:
             self._apply(norm, rate)
         self._count(applied)
-        steps = batch.action.numel()
+        steps = batch.reward.numel()
         values = torch.stack([loss.detach() for loss in losses.values()]).tolist()
         terms = {name: value / steps for name, value in zip(losses, values, strict=True)}
         return UpdateStats(terms, float(norm), rate, applied, diagnostics)
+
+    def _observe(self, batch: Batch) -> None:
+        """Let the network normalise by what is new; replay was counted when it was."""
+        if self.config.normalise_observations and isinstance(self.network, KeepsStatistics):
+            self.network.observe(batch.observation[:-1, ~batch.is_replay].flatten(0, 1))
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Network, optimiser and method as named tensors."""

@@ -39,7 +39,8 @@ def burnt_in(network: PolicyNetwork, batch: Batch, steps: int) -> Batch:
     inputs = StepInput(batch.observation, batch.last_action, batch.last_reward, batch.first)
     with torch.no_grad():
         state = network.unroll(inputs.map(lambda part: part[:steps, columns]), batch.core_state[columns]).state
-    moved = {name: _moved_up(getattr(batch, name), columns, steps) for name in _PER_STEP}
+    per_step = (*_PER_STEP, "mask") if batch.mask.dim() == 3 else _PER_STEP  # a mask of each state, or of the task
+    moved = {name: _moved_up(getattr(batch, name), columns, steps) for name in per_step}
     moved["valid"][-steps:, columns] = False
     return replace(batch, core_state=batch.core_state.index_copy(0, columns, state), **moved)
 

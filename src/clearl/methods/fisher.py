@@ -133,7 +133,9 @@ def _by_steps(network: PolicyNetwork, *windows: Tensor) -> _Named:
     sums = {name: torch.zeros_like(p) for name, p in parameters.items()}
     for *inputs, core_state, mask, position, valid, uniform in zip(*windows, strict=True):
         column = StepInput(*(part.unsqueeze(1) for part in inputs))  # [L, 1, ...]
-        policy = network.head.distribution(network.unroll(column, core_state.unsqueeze(0)).policy[position, 0], mask)
+        allowed = mask if mask.dim() == 1 else mask[position]
+        output = network.unroll(column, core_state.unsqueeze(0))
+        policy = network.head.distribution(output.policy[position, 0], allowed)
         for log_prob in policy.log_prob(policy.sample(uniform))[valid]:
             grads = torch.autograd.grad(log_prob, list(parameters.values()), retain_graph=True, allow_unused=True)
             for total, grad in zip(sums.values(), grads, strict=True):

@@ -14,7 +14,8 @@ from clearl.seeding import generator
 from clearl.types import Batch
 
 Windows = dict[str, Tensor]
-"""Pieces of unrolls, window axis first: the inputs [N, L, ...], valid [N, L], mask [N, A] and core_state [N, S]."""
+"""Pieces of unrolls, window axis first: the inputs [N, L, ...], valid [N, L], core_state [N, S], and mask [N, A], or
+[N, L, A] of unrolls whose states have masks of their own."""
 
 STEPS_PER_UNROLL = 4
 """Steps of one unroll that are used for a network with a memory: each costs a backward pass over the unroll."""
@@ -72,13 +73,15 @@ def _windows(batch: Batch, steps: int, rng: np.random.Generator) -> Windows | No
     if batch.core_state.shape[1] == 0:
         time, column = _draw(usable.nonzero(), steps, rng).unbind(1)
         parts = {name: part[time, column].unsqueeze(1) for name, part in inputs.items()}
+        mask = batch.mask[column] if batch.mask.dim() == 2 else batch.mask[time, column]
     else:
         unrolls = max(1, steps // (4 * STEPS_PER_UNROLL))
         column = _draw(usable.any(0).nonzero(), unrolls, rng).squeeze(1)
         parts = {name: part[:, column].transpose(0, 1) for name, part in inputs.items()}
+        mask = batch.mask[column] if batch.mask.dim() == 2 else batch.mask[:, column].transpose(0, 1)
     if not len(column):
         return None
-    return parts | {"mask": batch.mask[column], "core_state": batch.core_state[column]}
+    return parts | {"mask": mask, "core_state": batch.core_state[column]}
 
 
 def _draw(rows: Tensor, count: int, rng: np.random.Generator) -> Tensor:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from clearl.errors import ConfigError
-from clearl.nets.heads import make_head
-from clearl.nets.heads.head import Head
+from clearl.nets.heads import Head, StdSettings, make_head
 from clearl.nets.lstm import LstmCore
-from clearl.nets.torsos import PlainTorso, Torso, build_torso
+from clearl.nets.records import build_record_torso
+from clearl.nets.torsos import Dense, PlainTorso, Torso, build_torso
 from clearl.seeding import derive
-from clearl.spaces import TaskSpec
+from clearl.spaces import ObservationSpec, TaskSpec
 
 
 class StepInput(NamedTuple):
@@ -57,6 +57,15 @@ class PolicyNetwork(Protocol):
 
     def evaluated_columns(self, *, in_training: bool) -> tuple[str, ...]:
         """The columns to evaluate on a task, that to be plotted first; one that is called "" in a plain network."""
+        ...
+
+
+@runtime_checkable
+class KeepsStatistics(Protocol):
+    """A network that normalises observations, and learns how from new experience."""
+
+    def observe(self, observation: torch.Tensor) -> None:
+        """Take in more observations [N, ...]."""
         ...
 
 
@@ -104,6 +113,11 @@ class ActorCritic(nn.Module):
         policy = self.head.policy(self.policy(features).float())
         return StepOutput(policy, self.value(features).squeeze(-1).float(), state)
 
+    def observe(self, observation: Tensor) -> None:
+        """Take in the statistics of more observations [N, ...], where they are normalised."""
+        if isinstance(self.torso, Torso):
+            self.torso.observe(observation)
+
     def remember(self, features: Tensor, inputs: StepInput, state: Tensor) -> tuple[Tensor, Tensor]:
         """The torso's features [T*B, F] through the core, if there is one: ([T, B, feature_size], state)."""
         features = features.unflatten(0, inputs.first.shape)
@@ -130,16 +144,32 @@ def initialise(module: nn.Module, seed: int) -> torch.Generator:
             nn.init.uniform_(part.weight, -bound, bound, generator=generator)
             if part.bias is not None:
                 nn.init.zeros_(part.bias)
+        elif isinstance(part, nn.LayerNorm):
+            part.reset_parameters()
     return generator
 
 
-def build_network(spec: TaskSpec, *, torso: str, lstm: bool, lstm_size: int, seed: int) -> ActorCritic:
+def _build_torso(name: str, spec: ObservationSpec, normalise: bool) -> Torso | PlainTorso:
+    if spec.is_record:
+        return build_record_torso(name, spec, normalise=normalise)
+    part = spec.parts[""]
+    real = part.dtype == "float32" and not part.is_image
+    return build_torso(name, spec.shapes[""], normalise=normalise and real)
+
+
+def build_network(
+    spec: TaskSpec, *, torso: str, lstm: bool, lstm_size: int, seed: int, std: StdSettings | None = None,
+    normalise: bool = False, layer_norm: bool = False,
+) -> ActorCritic:  # fmt: skip
     """A network for environments of this spec, initialised from `seed`; torch's global random state is left alone."""
     if lstm and lstm_size < 1:
         raise ConfigError(f"lstm_size must be at least 1, got {lstm_size}")
     # Constructing layers draws numbers that `initialise` replaces.
     with torch.random.fork_rng(devices=[]):
-        body, head = build_torso(torso, spec.observation.shapes[""]), make_head(spec.action)
+        body, head = _build_torso(torso, spec.observation, normalise), make_head(spec.action, std)
+        for part in body.modules() if layer_norm else ():
+            if isinstance(part, Dense):
+                part.add_layer_norm()
         core = LstmCore(body.out_size, head.embedding_size, lstm_size) if lstm else None
         network = ActorCritic(body, core, head)
     network.initialise(derive(seed, "network"))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from clearl.errors import ConfigError
 from clearl.nets.byte_conv import relu_conv
+from clearl.nets.normalise import Normalise
 from clearl.registry import Registry
 
 Shape = tuple[int, ...]
@@ -29,6 +30,30 @@ class Stage(Protocol):
     def lateral(self, width: int) -> nn.Module:
         """A new module from this stage's input, but `width` channels or units wide, to what may be added to it."""
         ...
+
+
+class ObservationInput(Protocol):
+    """Between an observation and the first stage of a torso; an `nn.Module`, where it keeps statistics."""
+
+    def __call__(self, observation: Tensor, /) -> Any: ...
+
+    def observe(self, observation: Tensor, /) -> None:
+        """Take in the statistics of more observations [N, ...]."""
+        ...
+
+
+class VectorInput(nn.Module):
+    """Vectors of real numbers, normalised."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.normalise = Normalise(size)
+
+    def forward(self, observation: Tensor) -> Tensor:
+        return self.normalise(observation.float())
+
+    def observe(self, observation: Tensor) -> None:
+        self.normalise.observe(observation)
 
 
 class Conv(nn.Module):
@@ -95,11 +120,17 @@ class Dense(nn.Module):
         self.linear = nn.Linear(prod(shape), size)
         self.out_shape = (size,)
         self.in_shape = shape
+        self.norm: nn.LayerNorm | None = None
         self._columns: Tensor | None = None
+
+    def add_layer_norm(self) -> None:
+        """Normalise the sum of each step before its ReLU."""
+        self.norm = nn.LayerNorm(list(self.out_shape))
 
     def forward(self, hidden: Tensor, lateral: Tensor | None = None) -> Tensor:
         total = self._linear(hidden.relu() if self.relu_first else hidden)
-        return _relu(total if lateral is None else total + lateral)
+        total = total if lateral is None else total + lateral
+        return _relu(total if self.norm is None else self.norm(total))
 
     def prepare_acting(self) -> None:
         """Take the weights as they are now for acting; to be called after every change of a network that only acts.
@@ -145,9 +176,12 @@ def _pooled(conv: nn.Conv2d) -> nn.Sequential:
 class Torso(nn.Module):
     """A chain of stages over observations [N, *observation_shape], with features [N, out_size] at its end."""
 
-    def __init__(self, observation_shape: Shape, stages: Sequence[nn.Module]) -> None:
+    def __init__(
+        self, observation_shape: Shape, stages: Iterable[nn.Module], *, inputs: ObservationInput | None = None
+    ) -> None:
+        """`inputs` makes of observations what the first stage takes; None for floats and scaled bytes."""
         super().__init__()
-        self.stages = nn.ModuleList(stages)
+        self.stages, self.inputs = nn.ModuleList(stages), inputs
         self.observation_shape = observation_shape
 
     @property
@@ -163,6 +197,8 @@ class Torso(nn.Module):
 
         Where a convolution on the CPU comes first, bytes stay bytes: see `clearl.nets.byte_conv`.
         """
+        if self.inputs is not None:
+            return self.inputs(observation)
         layout = torch.channels_last if observation.dim() == 4 else torch.preserve_format
         if observation.dtype != torch.uint8:
             return observation.to(torch.float32, memory_format=layout)
@@ -177,6 +213,11 @@ class Torso(nn.Module):
         for part, pixels in zip(prepared.split(at_once), observation.split(at_once), strict=True):
             part.copy_(pixels).mul_(1 / 255)
         return prepared
+
+    def observe(self, observation: Tensor) -> None:
+        """Take in the statistics of more observations, where they are kept."""
+        if self.inputs is not None:
+            self.inputs.observe(observation)
 
     def activations(self, prepared: Tensor, laterals: Sequence[Tensor | None] | None = None) -> list[Tensor]:
         """The output of every stage; `laterals` are added in each before its ReLU."""
@@ -193,8 +234,10 @@ class Torso(nn.Module):
 class PlainTorso(nn.Module):
     """A module of a user's own, from observations as float32, bytes scaled to [0, 1], to features [N, out_size]."""
 
-    def __init__(self, name: str, body: nn.Module) -> None:
+    def __init__(self, name: str, body: nn.Module, unpack: Callable[[Tensor], Any] | None = None) -> None:
+        """`unpack` makes of records what the body takes; see `clearl.nets.records`."""
         super().__init__()
+        self._unpack = unpack
         if type(getattr(body, "out_size", None)) is not int:
             raise ConfigError(
                 f"torso {name!r} is a {type(body).__name__} without out_size; set self.out_size in its constructor to "
@@ -203,6 +246,8 @@ class PlainTorso(nn.Module):
         self.body, self.out_size = body, cast(int, body.out_size)
 
     def forward(self, observation: Tensor) -> Tensor:
+        if self._unpack is not None:
+            return self.body(self._unpack(observation))
         as_float = observation.float()
         return self.body(as_float.mul_(1 / 255) if observation.dtype == torch.uint8 else as_float)
 
@@ -266,10 +311,23 @@ TORSOS: Registry[Callable[[Shape], Sequence[nn.Module] | nn.Module]] = Registry(
 )
 
 
-def build_torso(name: str, observation_shape: Shape) -> Torso | PlainTorso:
+AUTO = "auto"
+
+
+def _fitting_torso(shape: Shape) -> str:
+    """The torso for observations of that shape, where the user names none."""
+    smallest = min(shape[1:], default=0)
+    return "impala_shallow" if smallest >= 36 else "minatar" if smallest >= 3 else "mlp"
+
+
+def build_torso(name: str, observation_shape: Shape, *, normalise: bool = False) -> Torso | PlainTorso:
     """The torso called `name` for observations of that shape, not yet initialised from a seed.
+
+    `normalise` keeps running statistics of observations, which must be vectors of real numbers.
 
     What is registered makes a list of stages, or a module of its own that has `out_size`.
     """
-    built = TORSOS.get(name)(observation_shape)
-    return PlainTorso(name, built) if isinstance(built, nn.Module) else Torso(observation_shape, built)
+    built = TORSOS.get(_fitting_torso(observation_shape) if name == AUTO else name)(observation_shape)
+    if isinstance(built, nn.Module):
+        return PlainTorso(name, built)
+    return Torso(observation_shape, built, inputs=VectorInput(observation_shape[0]) if normalise else None)

@@ -68,6 +68,11 @@ class TwoColumns(nn.Module):
         self._initialise_adaptors(derive(seed, "adaptors"))
         self.train_column(ACTIVE)
 
+    def observe(self, observation: Tensor) -> None:
+        """Take in the statistics of more observations, in both columns alike."""
+        self.active.observe(observation)
+        self.knowledge_base.observe(observation)
+
     @property
     def head(self) -> Head:
         """The active column's; both columns make the same of a policy."""

@@ -41,7 +41,7 @@ class Forecast:
 def cautious_unroll_nbytes(layout: UnrollLayout) -> float:
     """Bytes of an encoded unroll that few tasks exceed; used where none could be measured."""
     observation, frames = layout.spec.observation, layout.fields["frames"]
-    saved = sum(_saved_nbytes(part) for part in observation.parts.values()) if observation.is_single else 0.0
+    saved = sum(_saved_nbytes(part) for part in observation.parts.values())
     return layout.nbytes - saved * frames.shape[0]
 
 

@@ -15,7 +15,7 @@ from clearl.seeding import derive
 from clearl.spaces import TaskSpec, discrete_spec
 from clearl.suites.settings import AtariSettings
 from clearl.tasks.autoreset import NextStepAutoreset
-from clearl.tasks.spaces import draw_frame
+from clearl.tasks.drawing import draw_frame
 from clearl.types import EnvStep
 
 NUM_ACTIONS = 18

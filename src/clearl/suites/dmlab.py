@@ -17,12 +17,13 @@ from clearl.errors import MissingExtraError, UnknownNameError
 from clearl.seeding import generator
 from clearl.spaces import TaskSpec, discrete_spec
 from clearl.suites.settings import DmLabSettings
+from clearl.tasks.drawing import draw_frame
 from clearl.tasks.loop import LoopEnvs
-from clearl.tasks.spaces import FrameFormat, FrameWriter, draw_frame
+from clearl.tasks.observations import ObservationWriter, TaskObservations
 
 HEIGHT, WIDTH = 72, 96
 PIXEL_SCALE = 4
-FORMAT = FrameFormat((HEIGHT, WIDTH, 3), "uint8", channel_axis=2)
+PICTURE = TaskObservations({"kind": "box", "shape": [HEIGHT, WIDTH, 3], "dtype": "uint8"})
 OBSERVATION = "RGB_INTERLEAVED"
 FOLDER = "contributed/dmlab30/"
 # IMPALA's: look left-right, look down-up, strafe, move, fire, jump, crouch.
@@ -73,7 +74,7 @@ class DmLabSuite:
     def spec_for(config: RunConfig) -> TaskSpec:
         """The spec that all tasks share; known without the package, for forecasts."""
         return discrete_spec(
-            frame_shape=FORMAT.frame_shape,
+            frame_shape=(3, HEIGHT, WIDTH),
             frame_dtype="uint8",
             num_actions=len(ACTIONS),
             stack=config.frame_stack or 1,
@@ -88,9 +89,9 @@ class DmLabSuite:
             task,
             [LabEnv(task, repeat=self.spec.frames_per_step, cache=self._cache) for _ in range(num_envs)],
             seed=seed,
-            frame_shape=FORMAT.frame_shape,
+            frame_shape=(3, HEIGHT, WIDTH),
             frame_dtype="uint8",
-            write_frame=FrameWriter(FORMAT, "uint8").write,
+            write_frame=ObservationWriter(PICTURE, self.spec.observation).write,
         )
 
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:

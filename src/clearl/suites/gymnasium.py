@@ -1,4 +1,4 @@
-"""Any Gymnasium environments with discrete actions: `gym:CartPole-v1,Acrobot-v1`, or `gym:my_module:MyEnv-v0`."""
+"""Any Gymnasium environments: `gym:CartPole-v1,Acrobot-v1`, or `gym:my_module:MyEnv-v0`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ import numpy as np
 
 from clearl.config import RunConfig
 from clearl.errors import MissingExtraError
-from clearl.spaces import PartDtype, discrete_spec
+from clearl.spaces import TaskSpec
 from clearl.suites.settings import GymnasiumSettings
+from clearl.tasks.actions import MASK_KEY, TaskActions, common_actions, describe_actions
+from clearl.tasks.drawing import draw_record
 from clearl.tasks.loop import LoopEnvs
+from clearl.tasks.observations import ObservationWriter, TaskObservations, common_observation, describe_observations
 from clearl.tasks.single import make_env
-from clearl.tasks.spaces import FrameFormat, FrameWriter, common_format, draw_frame, frame_format, num_actions
 
 
 class GymnasiumSuite:
-    """Ids as tasks. Smaller observations are padded with zeros, smaller action sets masked."""
+    """Ids as tasks. Smaller observations are padded with zeros, smaller action spaces masked."""
 
     name = "gym"
     default_tasks: ClassVar[tuple[str, ...]] = ()
@@ -31,35 +33,44 @@ class GymnasiumSuite:
         self.tasks = tuple(tasks)
         self._sticky = config.sticky_action_probability or 0.0
         self._repeat = config.action_repeat or 1
-        self._formats: dict[str, FrameFormat] = {}
-        self._actions: dict[str, int] = {}
+        self._observations: dict[str, TaskObservations] = {}
+        self._actions: dict[str, TaskActions] = {}
+        masked = False
         for task in self.tasks:
             env = make_env(task)
-            self._formats[task] = frame_format(task, env.observation_space)
-            self._actions[task] = num_actions(task, env.action_space)
+            self._observations[task] = TaskObservations(describe_observations(task, env.observation_space))
+            self._actions[task] = TaskActions(describe_actions(task, env.action_space))
+            masked = masked or _masks_states(env)
             env.close()
-        self._dtype: PartDtype
-        shape, self._dtype = common_format(self._formats)
-        self.spec = discrete_spec(
-            shape, self._dtype, max(self._actions.values()), stack=config.frame_stack or 1, frames_per_step=self._repeat
-        )
+        action = common_actions(self._actions)
+        mask_size = action.mask_size if masked and action.choices else 0
+        observation = common_observation(self._observations, stack=config.frame_stack or 1, mask_size=mask_size)
+        self.spec = TaskSpec(observation, action, self._repeat)
 
     def mask(self, task: str) -> np.ndarray:
-        return np.arange(self.spec.action.mask_size) < self._actions[task]
+        return self._actions[task].mask(self.spec.action)
+
+    def actions(self, task: str) -> TaskActions:
+        return self._actions[task]
+
+    def observations(self, task: str) -> TaskObservations:
+        return self._observations[task]
 
     def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> LoopEnvs:
+        observation, action = self.spec.observation, self.spec.action
         return LoopEnvs(
             task,
             [_Controls(self._wrapped(task), self._repeat) for _ in range(num_envs)],
             seed=seed,
-            frame_shape=self.spec.observation.frame_shape,
-            frame_dtype=self._dtype,
-            write_frame=FrameWriter(self._formats[task], self._dtype).write,
+            frame_shape=observation.frame_shape,
+            frame_dtype=observation.frame_dtype,
+            write_frame=ObservationWriter(self._observations[task], observation).write,
+            convert_actions=self._actions[task].converter(action),
+            write_mask=self._actions[task].mask_writer(action) if observation.mask_size else None,
         )
 
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:
-        own = tuple(slice(0, size) for size in self._formats[task].frame_shape)
-        return draw_frame(frame[own])
+        return draw_record(frame, self._observations[task], self.spec.observation)
 
     def _wrapped(self, task: str) -> Any:
         from gymnasium.wrappers import StickyAction
@@ -68,24 +79,38 @@ class GymnasiumSuite:
         return StickyAction(env, self._sticky) if self._sticky else env
 
 
+def _masks_states(env: Any) -> bool:
+    """Whether an environment says which actions its states allow."""
+    try:
+        return MASK_KEY in env.reset(seed=0)[1] or hasattr(env.unwrapped, "action_masks")
+    except Exception:  # noqa: BLE001 - what is wrong with it is reported with its place, when it is played
+        return False
+
+
 class _Controls:
-    """Numbers actions from 0 and holds each for some frames."""
+    """Holds each action for some frames; asks for masks as sb3-contrib does, where the info has none."""
 
     def __init__(self, env: Any, repeat: int) -> None:
         self._env, self._repeat = env, repeat
-        self._start = int(env.action_space.start)
+        self._ask_masks = getattr(env.unwrapped, "action_masks", None)
 
     def reset(self, *, seed: int | None = None) -> tuple[Any, dict[str, Any]]:
-        return self._env.reset(seed=seed)
+        observation, info = self._env.reset(seed=seed)
+        return observation, self._with_mask(info)
 
-    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         total = 0.0
         for _ in range(self._repeat):
-            observation, reward, terminated, truncated, info = self._env.step(self._start + action)
+            observation, reward, terminated, truncated, info = self._env.step(action)
             total += float(reward)
             if terminated or truncated:
                 break
-        return observation, total, terminated, truncated, info
+        return observation, total, terminated, truncated, self._with_mask(info)
 
     def close(self) -> None:
         self._env.close()
+
+    def _with_mask(self, info: dict[str, Any]) -> dict[str, Any]:
+        if self._ask_masks is None or MASK_KEY in info:
+            return info
+        return {**info, MASK_KEY: self._ask_masks()}

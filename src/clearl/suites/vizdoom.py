@@ -18,13 +18,14 @@ from clearl.errors import MissingExtraError, UnknownNameError
 from clearl.seeding import generator
 from clearl.spaces import TaskSpec, discrete_spec
 from clearl.suites.settings import ActionRepeat
+from clearl.tasks.drawing import draw_frame
 from clearl.tasks.loop import LoopEnvs
-from clearl.tasks.spaces import FrameFormat, FrameWriter, draw_frame
+from clearl.tasks.observations import ObservationWriter, TaskObservations
 
 HEIGHT, WIDTH = 72, 96
 PIXEL_SCALE = 4
 FOLDER_PREFIX = "clearl-vizdoom-"
-FORMAT = FrameFormat((HEIGHT, WIDTH, 3), "uint8", channel_axis=2)
+PICTURE = TaskObservations({"kind": "box", "shape": [HEIGHT, WIDTH, 3], "dtype": "uint8"})
 ACTIONS = (
     ("MOVE_FORWARD",),
     ("MOVE_BACKWARD",),
@@ -72,7 +73,7 @@ class VizDoomSuite:
     def spec_for(config: RunConfig) -> TaskSpec:
         """The spec that all tasks share; known without the package, for forecasts."""
         return discrete_spec(
-            frame_shape=FORMAT.frame_shape,
+            frame_shape=(3, HEIGHT, WIDTH),
             frame_dtype="uint8",
             num_actions=len(ACTIONS),
             stack=config.frame_stack or 1,
@@ -91,9 +92,9 @@ class VizDoomSuite:
             task,
             games,
             seed=seed,
-            frame_shape=FORMAT.frame_shape,
+            frame_shape=(3, HEIGHT, WIDTH),
             frame_dtype="uint8",
-            write_frame=FrameWriter(FORMAT, "uint8").write,
+            write_frame=ObservationWriter(PICTURE, self.spec.observation).write,
         )
 
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:

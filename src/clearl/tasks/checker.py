@@ -11,8 +11,9 @@ from typing import Any, Literal
 import numpy as np
 
 from clearl.errors import ClearlError, ConfigError, UnknownNameError
+from clearl.tasks.actions import describe_actions
+from clearl.tasks.observations import ObservationWriter, TaskObservations, common_observation, describe_observations
 from clearl.tasks.single import make_env
-from clearl.tasks.spaces import FrameWriter, frame_format, num_actions
 
 Severity = Literal["error", "warning", "note"]
 COMPARED_STEPS = 200
@@ -96,8 +97,8 @@ class _Watched:
 
 def _check_spaces(env_id: str, env: Any, steps: int) -> Iterator[Finding]:
     parts: list[tuple[Callable[[str, Any], object], Any]] = [
-        (frame_format, env.observation_space),
-        (num_actions, env.action_space),
+        (describe_observations, env.observation_space),
+        (describe_actions, env.action_space),
     ]
     for read, space in parts:
         try:
@@ -159,31 +160,36 @@ def _check_play(env_id: str, env: Any, steps: int) -> Iterator[Finding]:
 
 def _play(env_id: str, env: Any, *, seed: int, steps: int) -> _Play:
     play = _Play()
-    writer = FrameWriter(frame_format(env_id, env.observation_space), "float32")
-    frame = np.zeros(frame_format(env_id, env.observation_space).frame_shape, np.float32)
-    actions = np.random.default_rng(0).integers(0, env.action_space.n, steps) + env.action_space.start
+    observations = TaskObservations(describe_observations(env_id, env.observation_space))
+    spec = common_observation({env_id: observations}, stack=1)
+    writer, frame = ObservationWriter(observations, spec), np.zeros((1, *spec.frame_shape), spec.frame_dtype)
+    env.action_space.seed(0)
     length = 0
 
     def see(observation: Any) -> None:
-        problem = writer.write(observation, frame)
+        problem = writer.write(observation, frame[0])
         if problem is not None:
             remedy = f"return what observation_space promises: {env.observation_space}"
             play.findings[Finding("error", problem, remedy)] = None
             return
         if len(play.observations) <= COMPARED_STEPS:
-            play.observations.append(np.array(observation))
-        play.largest_observation = max(play.largest_observation, float(np.abs(frame).max()))
-        if not env.observation_space.contains(np.asarray(observation)):
+            play.observations.append(frame.copy())
+        parts = [observations.value(observation, part) for part in observations.parts if part.dtype == "float32"]
+        play.largest_observation = max([play.largest_observation, *(float(np.abs(part).max()) for part in parts)])
+        given = (
+            np.asarray(observation) if len(observations.parts) == 1 and not observations.parts[0].path else observation
+        )
+        if not env.observation_space.contains(given):
             play.findings[
                 Finding("warning", "an observation lies outside observation_space", "correct its bounds or dtype")
             ] = None
 
     try:
         see(env.reset(seed=seed)[0])
-        for action in actions:
+        for _ in range(steps):
             if play.failed:
                 break
-            observation, reward, terminated, truncated, _ = env.step(action)
+            observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
             length += 1
             see(observation)
             play.findings.update(dict.fromkeys(_check_answer(reward, terminated, truncated)))

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Protocol, SupportsFloat
 
 import numpy as np
+import numpy.typing as npt
 
 from clearl.errors import EnvironmentFaultError
 from clearl.seeding import derive
-from clearl.spaces import PartDtype
 from clearl.types import EnvStep
 
 
@@ -27,8 +27,8 @@ class SingleEnv(Protocol):
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
-WriteFrame = Callable[[Any, np.ndarray], str | None]
-"""Writes an observation into a frame; says what is wrong with it, or None."""
+WriteFrame = Callable[[Any, Any], str | None]
+"""Writes an observation into a frame, an array or a record; says what is wrong with it, or None."""
 
 
 class LoopEnvs:
@@ -41,15 +41,21 @@ class LoopEnvs:
         *,
         seed: int,
         frame_shape: tuple[int, ...],
-        frame_dtype: PartDtype,
+        frame_dtype: npt.DTypeLike,
         write_frame: WriteFrame,
+        convert_actions: Callable[[np.ndarray], Sequence[Any]] = np.ndarray.tolist,
+        write_mask: WriteFrame | None = None,
     ) -> None:
+        """`convert_actions` makes of stored actions [n, ...] what each environment takes; numbers as they are.
+
+        `write_mask` writes what a state allows, out of its info, into its frame; None where all is allowed always.
+        """
         self.num_envs = len(envs)
         self._task = task
         self._envs = list(envs)
         self._seed: int | None = seed
         self._frame_shape, self._frame_dtype = frame_shape, frame_dtype
-        self._write_frame = write_frame
+        self._write_frame, self._convert_actions, self._write_mask = write_frame, convert_actions, write_mask
         self._waiting = [False] * self.num_envs
         self._steps = [0] * self.num_envs
 
@@ -68,7 +74,8 @@ class LoopEnvs:
         frames, reward = self._empty_frames(), np.zeros(n, np.float32)
         terminated, truncated, first = np.zeros(n, bool), np.zeros(n, bool), np.zeros(n, bool)
         valid = np.ones(n, bool)
-        for slot, action in enumerate(actions.tolist()):
+        self._check_finite(actions)
+        for slot, action in enumerate(self._convert_actions(actions)):
             if self._waiting[slot]:
                 self._restart(slot, frames)
                 valid[slot], first[slot] = False, True
@@ -101,6 +108,11 @@ class LoopEnvs:
         for env in envs:
             env.close()
 
+    def _check_finite(self, actions: np.ndarray) -> None:
+        if actions.dtype.kind == "f" and not np.isfinite(actions).all():
+            slot = int(np.flatnonzero(~np.isfinite(actions).reshape(len(actions), -1).all(1))[0])
+            self._fault(slot, f"the policy chose the action {actions[slot].tolist()}; lower learning_rate")
+
     def _empty_frames(self) -> np.ndarray:
         return np.zeros((self.num_envs, *self._frame_shape), self._frame_dtype)
 
@@ -108,25 +120,28 @@ class LoopEnvs:
         seed = None if self._seed is None else derive(self._seed, slot) & 0x7FFFFFFF
         self._waiting[slot] = False
         try:
-            observation, _ = self._envs[slot].reset(seed=seed)
+            observation, info = self._envs[slot].reset(seed=seed)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever an environment raises is reported with its place
             self._fault(slot, f"reset raised {type(error).__name__}: {error}", error)
-        self._write(slot, observation, frames)
+        self._write(slot, observation, frames, info)
 
-    def _act(self, slot: int, action: int, frames: np.ndarray) -> tuple[float, bool, bool]:
+    def _act(self, slot: int, action: Any, frames: np.ndarray) -> tuple[float, bool, bool]:
         self._steps[slot] += 1
         try:
-            observation, reward, terminated, truncated, _ = self._envs[slot].step(action)
+            observation, reward, terminated, truncated, info = self._envs[slot].step(action)
             gained, died, cut = float(reward), bool(terminated), bool(truncated)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever an environment raises is reported with its place
             self._fault(slot, f"step raised {type(error).__name__}: {error}", error)
         if not abs(gained) <= FLOAT32_MAX:  # false for NaN, too
             self._fault(slot, f"the reward is {gained}, which is no finite number in float32")
-        self._write(slot, observation, frames)
+        # Nobody acts in the last state of an episode: it may well allow nothing.
+        self._write(slot, observation, frames, {} if died or cut else info)
         return gained, died, cut
 
-    def _write(self, slot: int, observation: Any, frames: np.ndarray) -> None:
+    def _write(self, slot: int, observation: Any, frames: np.ndarray, info: dict[str, Any]) -> None:
         problem = self._write_frame(observation, frames[slot])
+        if problem is None and self._write_mask is not None:
+            problem = self._write_mask(info, frames[slot])
         if problem is not None:
             self._fault(slot, problem)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from clearl.spaces import TaskSpec
+from clearl.tasks.actions import TaskActions
+from clearl.tasks.observations import TaskObservations
 from clearl.types import EnvStep
 
 
@@ -56,4 +58,20 @@ class Suite(Protocol):
 
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:
         """One frame as an RGB picture [H, W, 3] uint8, for videos and reports."""
+        ...
+
+
+@runtime_checkable
+class DescribesSpaces(Protocol):
+    """A suite whose environments show more than one array, or take more than the number of a choice.
+
+    Agents must know what, to act outside of a run.
+    """
+
+    def actions(self, task: str) -> TaskActions:
+        """The actions of a task, and how they become what its environments take."""
+        ...
+
+    def observations(self, task: str) -> TaskObservations:
+        """The observations of a task, and how they become frames."""
         ...

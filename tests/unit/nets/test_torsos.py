@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
+from clearl.errors import ConfigError
 from clearl.nets.network import StepInput, build_network
-from clearl.nets.torsos import Dense, Torso, build_torso
+from clearl.nets.torsos import TORSOS, Dense, PlainTorso, Torso, build_torso
+from clearl.nets.two_columns import TwoColumns
 from clearl.nets.weights import FlatWeights
 from clearl.spaces import discrete_spec
 
@@ -58,3 +61,55 @@ def test_a_network_that_reads_its_weights_from_a_vector_acts_with_the_newest(tor
         torch.testing.assert_close(acted.value, expected.value, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(acted.policy, expected.policy, rtol=1e-4, atol=1e-6)
         learner.initialise(7)
+
+
+class Halves(nn.Module):
+    """A torso as a user writes one: a plain module with `out_size`."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.layer, self.out_size = nn.Linear(shape[0], 4), 4
+        self.prepared = 0
+
+    def forward(self, observation: torch.Tensor) -> torch.Tensor:
+        return self.layer(observation).relu()
+
+    def prepare_acting(self) -> None:
+        self.prepared += 1
+
+
+class Nameless(nn.Module):
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+
+
+@pytest.fixture
+def own_torsos(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TORSOS, "_entries", dict(TORSOS._entries))
+    TORSOS.register("halves", Halves)
+    TORSOS.register("nameless", Nameless)
+
+
+def test_a_plain_module_is_a_torso(own_torsos: None) -> None:
+    network = build_network(discrete_spec((3,), "uint8", 2), torso="halves", lstm=True, lstm_size=4, seed=0)
+    body = network.torso.body
+    assert isinstance(body, Halves) and isinstance(network.torso, PlainTorso)
+    pixels = torch.tensor([[255, 0, 51]], dtype=torch.uint8)
+    torch.testing.assert_close(network.torso(pixels), body(torch.tensor([[1.0, 0.0, 0.2]])))
+    weights = FlatWeights(network)
+    weights.read_from(np.zeros(weights.size, np.float32))
+    assert body.prepared == 1, "a layer of the user's own may prepare for acting too"
+
+
+def test_a_torso_without_out_size_is_told_what_to_set(own_torsos: None) -> None:
+    with pytest.raises(ConfigError, match="torso 'nameless' is a Nameless without out_size; set self.out_size"):
+        build_network(discrete_spec((3,), "float32", 2), torso="nameless", lstm=False, lstm_size=4, seed=0)
+
+
+def test_two_columns_need_a_torso_in_stages(own_torsos: None) -> None:
+    columns = [
+        build_network(discrete_spec((3,), "float32", 2), torso="halves", lstm=False, lstm_size=4, seed=0)
+        for _ in range(2)
+    ]
+    with pytest.raises(ConfigError, match="joins the stages of two torsos"):
+        TwoColumns(columns[0], columns[1], seed=0)

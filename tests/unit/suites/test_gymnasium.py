@@ -79,9 +79,9 @@ def test_vectors_are_drawn_as_bars_to_both_sides() -> None:
         ("gym:CartPol-v1", "did you mean 'CartPole-v1'"),
         ("gym:CartPole-v9", "v0"),
         ("gym:no_such_module:Env-v0", "No module named"),
-        ("gym:BrokenContinuous-v0", "gymnasium.wrappers.DiscretizeAction"),
-        ("gym:BrokenDictObservation-v0", "gymnasium.wrappers.FlattenObservation"),
-        ("gym:BrokenFourAxes-v0", "ReshapeObservation"),
+        ("gym:BrokenSpoken-v0", "gymnasium.wrappers.TransformAction"),
+        ("gym:CartPole-v1,Pendulum-v1", "CartPole-v1 has discrete actions, Pendulum-v1 continuous ones"),
+        ("gym:BrokenToldStory-v0", "gymnasium.wrappers.FlattenObservation"),
         ("gym:CartPole-v1,BrokenPicture-v0", "images and vectors"),
     ],
 )

@@ -34,10 +34,11 @@ def test_sound_environments_get_a_clean_bill(env_id: str) -> None:
         ("HugeNumbers", "warning", "observations reach", "RescaleObservation"),
         ("HugeNumbers", "note", "rewards reach 50", "--reward-clip none"),
         ("NoReward", "note", "no reward in 500 random steps", "reward steps on the way"),
-        ("Continuous", "error", "continuous (Box) actions", "DiscretizeAction"),
-        ("ManyButtons", "error", "MultiDiscrete actions", "TransformAction"),
-        ("DictObservation", "error", "Dict observations", "FlattenObservation"),
-        ("FourAxes", "error", "shape (2, 2, 2, 2)", "ReshapeObservation"),
+        ("Spoken", "error", "has Text actions", "TransformAction"),
+        ("EmptyActions", "error", "which hold nothing", "remove the empty part"),
+        ("DictObservation", "error", "part 'a' of the observation is missing", "observation_space promises"),
+        ("FourAxes", "error", "instead of (2, 2, 2, 2)", "observation_space promises"),
+        ("ToldStory", "error", "has Text observations", "FlattenObservation"),
     ],
 )
 def test_every_fault_is_found_with_its_remedy(name: str, severity: str, problem: str, remedy: str) -> None:

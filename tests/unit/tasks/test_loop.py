@@ -6,18 +6,19 @@ import pytest
 
 from clearl.errors import EnvironmentFaultError
 from clearl.tasks.loop import LoopEnvs
-from clearl.tasks.spaces import FrameWriter, frame_format
+from clearl.tasks.observations import ObservationWriter, TaskObservations, common_observation, describe_observations
 
 
 def loop(kind: type[broken_envs.Walk], *, num_envs: int = 2, seed: int = 0) -> LoopEnvs:
-    fmt = frame_format(kind.__name__, kind.observation_space)
+    observations = TaskObservations(describe_observations(kind.__name__, kind.observation_space))
+    spec = common_observation({"": observations}, stack=1)
     return LoopEnvs(
         kind.__name__,
         [kind() for _ in range(num_envs)],
         seed=seed,
-        frame_shape=fmt.frame_shape,
-        frame_dtype=fmt.dtype,
-        write_frame=FrameWriter(fmt, fmt.dtype).write,
+        frame_shape=spec.frame_shape,
+        frame_dtype=spec.frame_dtype,
+        write_frame=ObservationWriter(observations, spec).write,
     )
 
 

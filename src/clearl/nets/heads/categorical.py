@@ -97,11 +97,16 @@ class CategoricalHead(nn.Module):
         with np.errstate(divide="ignore"):  # a time of 0 is a very large noise, as it should be
             return np.where(mask, -np.log(waiting_times), np.float32(-np.inf))
 
-    def choose(self, policy: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def choose(self, policy: np.ndarray, noise: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """Actions [B] int64, sampled from the softmax of the logits: whose logit is the highest with its noise."""
-        return (policy + noise).argmax(-1)
+        scores = policy + noise
+        return (scores if mask is None else np.where(mask, scores, np.float32(-np.inf))).argmax(-1)
 
-    @torch.no_grad()
     def initialise(self, layer: nn.Linear, generator: torch.Generator) -> None:
-        """Near-zero logits: the first policy is uniform over whatever actions the task has."""
-        layer.weight.uniform_(-1, 1, generator=generator).mul_(0.01 / layer.in_features**0.5)
+        near_zero(layer, generator)
+
+
+@torch.no_grad()
+def near_zero(layer: nn.Linear, generator: torch.Generator) -> None:
+    """Policies that hardly depend on the state at first: uniform over whatever options a task has, means near 0."""
+    layer.weight.uniform_(-1, 1, generator=generator).mul_(0.01 / layer.in_features**0.5)

@@ -74,8 +74,11 @@ class Head(Protocol):
         """[steps, B, ...] float32, for `choose`; `mask` [B, mask_size] is what the tasks of the slots have."""
         ...
 
-    def choose(self, policy: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        """Actions [B, ...] sampled from policies [B, policy_size] with the `noise` [B, ...] of one step."""
+    def choose(self, policy: np.ndarray, noise: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+        """Actions [B, ...] sampled from policies [B, policy_size] with the `noise` [B, ...] of one step.
+
+        `mask` [B, mask_size] is what the present states allow, where that is less than what the tasks have.
+        """
         ...
 
     def initialise(self, layer: nn.Linear, generator: Any) -> None:

@@ -1,0 +1,46 @@
+"""Running statistics of vector observations, over the whole stream of new experience."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+_LIMIT = 10.0
+_LEAST_VARIANCE = 1e-4  # a number that hardly ever changes must not become large when it does
+
+
+class Normalise(nn.Module):
+    """(x - mean) / standard deviation, cut at 10. Unrolls hold what the environment gave.
+
+    The statistics are buffers: they travel with the weights, stand in checkpoints and exports, and change only where
+    `observe` is called, which is in the learner. They are never of one task.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    count: Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        # In float64: the mean of 1e9 steps moves by less than float32 can hold.
+        self.register_buffer("mean", torch.zeros(size, dtype=torch.float64))
+        self.register_buffer("variance", torch.ones(size, dtype=torch.float64))
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+
+    def forward(self, values: Tensor) -> Tensor:
+        scale = self.variance.clamp(min=_LEAST_VARIANCE).rsqrt()
+        return ((values - self.mean.to(values.dtype)) * scale.to(values.dtype)).clamp(-_LIMIT, _LIMIT)
+
+    @torch.no_grad()
+    def observe(self, values: Tensor) -> None:
+        """Take in more values [N, size], by the pairwise update of Chan et al."""
+        if not len(values):
+            return
+        values = values.double()
+        new, mean, variance = len(values), values.mean(0), values.var(0, unbiased=False)
+        total = self.count + new
+        gap, share = mean - self.mean, new / total
+        before = torch.where(self.count > 0, self.variance, torch.zeros_like(self.variance))
+        self.variance.copy_(before * (1 - share) + variance * share + gap.square() * share * (1 - share))
+        self.mean.add_(gap * share)
+        self.count.copy_(total)

@@ -1,0 +1,103 @@
+"""Observations of several parts: taken out of the bytes of records, each encoded by itself, then joined."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from clearl.nets.normalise import Normalise
+from clearl.nets.torsos import TORSOS, Dense, PlainTorso, Shape, Torso, build_torso
+from clearl.spaces import ObservationSpec, field_name
+
+VECTOR_FEATURES = 128
+JOINED_FEATURES = 256
+_DTYPES = {"uint8": torch.uint8, "bool": torch.bool, "float32": torch.float32}
+
+
+class RecordInput(nn.Module):
+    """From the bytes [N, nbytes] of records to images as they are, and all vectors as one of float32."""
+
+    def __init__(self, spec: ObservationSpec, *, normalise: bool) -> None:
+        super().__init__()
+        record, shapes = spec.record_dtype, spec.shapes
+        self._places: dict[str, tuple[int, int, torch.dtype, Shape]] = {}
+        for name, part in spec.parts.items():
+            base, start = record.fields[field_name(name)][:2]  # type: ignore[index]  # a record has fields
+            self._places[name] = (start, start + base.itemsize, _DTYPES[part.dtype], shapes[name])
+        self.images = [name for name, shape in shapes.items() if len(shape) == 3]
+        # Real numbers first: only they are normalised.
+        self._reals = [name for name in shapes if name not in self.images and spec.parts[name].dtype == "float32"]
+        self._flags = [name for name in shapes if name not in (*self.images, *self._reals)]
+        self.vector_size = sum(prod(shapes[name]) for name in (*self._reals, *self._flags))
+        reals = sum(prod(shapes[name]) for name in self._reals)
+        self.normalise = Normalise(reals) if normalise and reals else None
+
+    def forward(self, records: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """The vector, or (images, vector) where there are images; without a vector it has no numbers."""
+        parts = [self._part(records, name).flatten(1) for name in self._flags]
+        flags = [part.float() * (1 / 255) if part.dtype == torch.uint8 else part.float() for part in parts]
+        reals = self._joined_reals(records)
+        if self.normalise is not None:
+            reals = self.normalise(reals)
+        vector = torch.cat([reals, *flags], 1)
+        return (*(self._part(records, name) for name in self.images), vector) if self.images else vector
+
+    def observe(self, records: Tensor) -> None:
+        """Take in the statistics of more records."""
+        if self.normalise is not None:
+            self.normalise.observe(self._joined_reals(records))
+
+    def named(self, records: Tensor) -> dict[str, Tensor]:
+        """Every part as float32, bytes scaled to [0, 1], for torsos of a user's own."""
+        parts = {name: self._part(records, name) for name in self._places}
+        return {name: part.float() * (1 / 255 if part.dtype == torch.uint8 else 1) for name, part in parts.items()}
+
+    def _part(self, records: Tensor, name: str) -> Tensor:
+        start, end, dtype, shape = self._places[name]
+        return records[:, start:end].view(dtype).reshape(len(records), *shape)
+
+    def _joined_reals(self, records: Tensor) -> Tensor:
+        reals = [self._part(records, name).flatten(1) for name in self._reals]
+        return torch.cat(reals, 1) if reals else records.new_zeros(len(records), 0, dtype=torch.float32)
+
+
+class Encoders(nn.Module):
+    """The first stage of a torso over records with images: an encoder for each, and one for the vector; joined."""
+
+    def __init__(self, images: list[Torso], vector_size: int) -> None:
+        super().__init__()
+        self.images = nn.ModuleList(images)
+        self.vector = Dense((vector_size,), VECTOR_FEATURES) if vector_size else None
+        self.out_shape = (sum(torso.out_size for torso in images) + VECTOR_FEATURES * bool(vector_size),)
+
+    def forward(self, prepared: tuple[Tensor, ...], lateral: Tensor | None = None) -> Tensor:
+        assert lateral is None, "nothing comes before the parts"
+        *images, vector = prepared
+        features = [torso(image) for torso, image in zip(self.images, images, strict=True)]
+        return torch.cat(features if self.vector is None else [*features, self.vector(vector)], 1)
+
+    def lateral(self, width: int) -> nn.Module:
+        raise AssertionError("nothing comes before the parts")
+
+
+def build_record_torso(name: str, spec: ObservationSpec, *, normalise: bool) -> Torso | PlainTorso:
+    """The torso for records: that of a vector where there are no images, else encoders and a dense layer.
+
+    A module of a user's own is given the shapes of the parts by name, and in `forward` the parts.
+    """
+    inputs = RecordInput(spec, normalise=normalise)
+    own = TORSOS.get(name) if name in TORSOS else None
+    if isinstance(own, type):
+        return PlainTorso(name, cast(nn.Module, own(spec.shapes)), inputs.named)
+    if not inputs.images:
+        shape = (inputs.vector_size,)
+        return Torso(shape, _staged("mlp", shape).stages, inputs=inputs)
+    encoders = Encoders([_staged(name, spec.shapes[part]) for part in inputs.images], inputs.vector_size)
+    return Torso((inputs.vector_size,), [encoders, Dense(encoders.out_shape, JOINED_FEATURES)], inputs=inputs)
+
+
+def _staged(name: str, shape: Shape) -> Torso:
+    return cast(Torso, build_torso(name, shape))

@@ -1,0 +1,215 @@
+"""Actions of Gymnasium spaces in our terms: choices and real numbers, and back to what an environment takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from clearl.errors import ConfigError, CorruptFileError
+from clearl.spaces import MASK_FIELD, ActionSpec
+
+Description = dict[str, Any]
+"""A Gymnasium space as JSON types."""
+
+WIDEST = 1e6
+"""A box that is wider counts as unbounded: scaling a tanh to it would make every action huge. It is clipped instead."""
+MASK_KEY = "action_mask"
+"""Of the info of a step: which options the state allows."""
+_MOST_DEPTH = 16
+
+
+@dataclass(frozen=True)
+class _Real:
+    """One real number of an action: its bounds, which may be infinite."""
+
+    low: float
+    high: float
+
+    @property
+    def bounded(self) -> bool:
+        return bool(np.isfinite(self.low) and np.isfinite(self.high)) and self.high - self.low <= WIDEST
+
+
+class TaskActions:
+    """The actions of one task. `convert` is what an environment needs, `mask` what a network must know."""
+
+    def __init__(self, description: Description) -> None:
+        self.description = description
+        self.choices: list[int] = []
+        self.reals: list[_Real] = []
+        self._build = self._reader(description, 0)
+
+    @property
+    def kinds(self) -> str:
+        """In words: discrete, continuous or both."""
+        return " and ".join(["discrete"] * bool(self.choices) + ["continuous"] * bool(self.reals))
+
+    def mask(self, spec: ActionSpec) -> np.ndarray:
+        """[mask_size] bool: what the task has of the actions that are common to all tasks."""
+        own = [*self.choices, *[0] * (len(spec.choices) - len(self.choices))]
+        options = [np.arange(most) < count for most, count in zip(spec.choices, own, strict=True)]
+        return np.concatenate([*options, np.arange(spec.reals) < len(self.reals)])
+
+    def mask_writer(self, spec: ActionSpec) -> Callable[[Any, Any], str | None]:
+        """Writes `info["action_mask"]` of a state into its frame; says what is wrong with it, or None.
+
+        A flag for each option of each choice, one choice after the other, or a tuple of such arrays.
+        """
+        everything, own = self.mask(spec), sum(self.choices)
+        places = np.flatnonzero(everything[: sum(spec.choices)])
+        starts = np.cumsum([0, *self.choices[:-1]])
+
+        def write(info: Any, frame: Any) -> str | None:
+            frame[MASK_FIELD][:] = everything
+            if MASK_KEY not in info:
+                return None
+            given = info[MASK_KEY]
+            flags = np.concatenate([np.ravel(part) for part in given]) if isinstance(given, tuple) else np.ravel(given)
+            if flags.shape != (own,):
+                return f"{MASK_KEY} has {flags.size} flags instead of {own}"
+            allowed = flags.astype(bool)
+            if not np.logical_or.reduceat(allowed, starts).all():
+                return f"{MASK_KEY} allows no action at all; end the episode before such a state, or allow one"
+            frame[MASK_FIELD][places] = allowed
+            return None
+
+        return write
+
+    def converter(self, spec: ActionSpec) -> Callable[[np.ndarray], Sequence[Any]]:
+        """From stored actions [n, *action_shape] to what each of n environments takes."""
+        if self.description["kind"] == "discrete":
+            start = int(self.description["starts"][0])
+            return lambda actions: [start + action for action in _first_choices(actions, spec).tolist()]
+        squash = self._squash(spec)
+        return lambda actions: [self._build(*split) for split in squash(actions)]
+
+    def _squash(self, spec: ActionSpec) -> Callable[[np.ndarray], list[tuple[np.ndarray, np.ndarray]]]:
+        """Choices [K] and real numbers [D] of each environment, within their bounds."""
+        count, own = len(spec.choices), len(self.reals)
+        low, high = (np.array([getattr(real, end) for real in self.reals]) for end in ("low", "high"))
+        scaled = np.array([real.bounded and spec.bounded[i] for i, real in enumerate(self.reals)], bool)
+        ends = np.where(scaled, low, -1.0), np.where(scaled, high, 1.0)
+        middle, half = (ends[0] + ends[1]) / 2, (ends[1] - ends[0]) / 2
+
+        def split(actions: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+            rows = actions.reshape(len(actions), -1)
+            reals = rows[:, count : count + own].astype(np.float64)
+            within = np.clip(middle + half * np.where(scaled, np.tanh(reals), reals), low, high)
+            return list(zip(rows[:, :count].astype(np.int64), within, strict=True))
+
+        return split
+
+    def _reader(self, node: Description, depth: int) -> Callable[[np.ndarray, np.ndarray], Any]:
+        """A function that makes one environment's action; notes the choices and real numbers on the way."""
+        if depth > _MOST_DEPTH:
+            raise ValueError("spaces are nested too deeply")
+        kind, shape = node["kind"], tuple(node.get("shape", ()))
+        if kind in ("tuple", "dict"):
+            items = node["items"]
+            readers = [self._reader(item, depth + 1) for item in (items if kind == "tuple" else items.values())]
+            if kind == "tuple":
+                return lambda choices, reals: tuple(read(choices, reals) for read in readers)
+            return lambda choices, reals: {
+                name: read(choices, reals) for name, read in zip(items, readers, strict=True)
+            }
+        dtype = np.dtype(node["dtype"])
+        if kind == "box":
+            first = len(self.reals)
+            self.reals += [_Real(*pair) for pair in zip(_floats(node["low"]), _floats(node["high"]), strict=True)]
+            last = len(self.reals)
+            return lambda choices, reals: _cast(reals[first:last], dtype).reshape(shape)
+        first = len(self.choices)
+        self.choices += [int(count) for count in node["counts"]]
+        last, starts = len(self.choices), np.array(node["starts"], np.int64)
+        if kind == "discrete":
+            return lambda choices, reals: dtype.type(choices[first] + starts[0])
+        return lambda choices, reals: (choices[first:last] + starts).astype(dtype).reshape(shape)
+
+
+def describe_actions(task: str, space: Any) -> Description:
+    """The action space of a task, or an error that names what cannot be trained on."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Discrete):
+        return {"kind": "discrete", "counts": [int(space.n)], "starts": [int(space.start)], "dtype": "int64"}
+    if isinstance(space, spaces.MultiDiscrete):
+        counts, starts = (np.asarray(part).ravel().tolist() for part in (space.nvec, space.start))
+        shape = list(space.shape)
+        return {"kind": "multi_discrete", "counts": counts, "starts": starts, "shape": shape, "dtype": str(space.dtype)}
+    if isinstance(space, spaces.MultiBinary):
+        count, shape = prod(space.shape), list(space.shape)
+        return {
+            "kind": "multi_binary", "counts": [2] * count, "starts": [0] * count, "shape": shape, "dtype": "int8",
+        }  # fmt: skip
+    if isinstance(space, spaces.Box):
+        return _describe_box(task, space)
+    if isinstance(space, spaces.Tuple):
+        return {"kind": "tuple", "items": [describe_actions(task, item) for item in space.spaces]}
+    if isinstance(space, spaces.Dict):
+        return {"kind": "dict", "items": {name: describe_actions(task, item) for name, item in space.spaces.items()}}
+    raise ConfigError(
+        f"{task} has {type(space).__name__} actions, but Discrete, MultiDiscrete, MultiBinary, Box or a Tuple or Dict "
+        "of these are needed; wrap it and register the result under its own id, for instance with "
+        "gymnasium.wrappers.TransformAction"
+    )
+
+
+def _describe_box(task: str, space: Any) -> Description:
+    low, high = (np.asarray(part, np.float64).ravel() for part in (space.low, space.high))
+    if low.size == 0:
+        raise ConfigError(f"{task} has actions in {space}, which hold nothing; remove the empty part from the space")
+    ends = {"low": _texts(low), "high": _texts(high)}
+    return {"kind": "box", **ends, "shape": list(space.shape), "dtype": str(space.dtype)}
+
+
+def actions_from_json(description: Any, source: str) -> TaskActions:
+    """The actions in a file, or `CorruptFileError`."""
+    try:
+        actions = TaskActions(description)
+        if len(actions.choices) + len(actions.reals) > 1_000_000 or not (actions.choices or actions.reals):
+            raise ValueError("too many parts, or none")
+    except (TypeError, KeyError, ValueError, AttributeError, IndexError) as error:
+        raise CorruptFileError(f"{source}: not the actions of a task ({error})") from None
+    return actions
+
+
+def common_actions(tasks: Mapping[str, TaskActions]) -> ActionSpec:
+    """The smallest actions that hold those of all tasks."""
+    first_task, first = next(iter(tasks.items()))
+    for task, actions in tasks.items():
+        if actions.kinds != first.kinds:
+            raise ConfigError(
+                f"{first_task} has {first.kinds} actions, {task} {actions.kinds} ones: one network cannot have both; "
+                "train them in separate runs"
+            )
+    every = list(tasks.values())
+    counts = [
+        max(each.choices[i] for each in every if len(each.choices) > i)
+        for i in range(max(len(each.choices) for each in every))
+    ]
+    bounded = [
+        all(each.reals[i].bounded for each in every if len(each.reals) > i)
+        for i in range(max(len(each.reals) for each in every))
+    ]
+    return ActionSpec(tuple(counts), tuple(bounded))
+
+
+def _first_choices(actions: np.ndarray, spec: ActionSpec) -> np.ndarray:
+    return actions if spec.is_discrete else actions[:, 0].astype(np.int64)
+
+
+def _cast(reals: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    return (np.rint(reals) if dtype.kind in "iub" else reals).astype(dtype)
+
+
+def _texts(values: np.ndarray) -> list[float | str]:
+    """JSON has no infinity."""
+    return [float(value) if np.isfinite(value) else str(value) for value in values]
+
+
+def _floats(values: Sequence[float | str]) -> list[float]:
+    return [float(value) for value in values]

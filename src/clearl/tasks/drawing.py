@@ -1,0 +1,50 @@
+"""Frames as pictures, for videos and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from clearl.spaces import ObservationSpec, field_name
+from clearl.tasks.observations import TaskObservations
+
+BAR_PIXELS = 8
+
+
+def draw_record(frame: np.ndarray, observations: TaskObservations, spec: ObservationSpec) -> np.ndarray:
+    """What a task shows of a frame: its first image, or all its vectors as bars."""
+    own = []
+    for part in observations.parts:
+        corner = tuple(slice(0, size) for size in part.spec.shape)
+        whole = frame[field_name(part.name)] if spec.is_record else frame
+        own.append(whole[corner])
+    images = [part for part in own if part.ndim == 3]
+    return draw_frame(images[0] if images else np.concatenate([part.astype(np.float32) for part in own]))
+
+
+def draw_frame(frame: np.ndarray, *, channels: Sequence[int] = (0, 1, 2)) -> np.ndarray:
+    """Any frame as an RGB picture [H, W, 3]: images as they are, vectors as bars left and right of a middle line."""
+    if frame.ndim == 1:
+        return _draw_bars(frame.astype(np.float32))
+    if frame.dtype == np.uint8:
+        levels = frame
+    else:
+        values = frame.astype(np.float32)
+        low, high = float(values.min()), float(values.max())
+        levels = ((values - low) * (255 / max(high - low, 1e-9))).astype(np.uint8)
+    chosen = [c if len(levels) >= 3 else 0 for c in channels]
+    return np.ascontiguousarray(levels[chosen].transpose(1, 2, 0))
+
+
+def _draw_bars(values: np.ndarray) -> np.ndarray:
+    half = 64
+    lengths = np.round(np.tanh(values) * half).astype(int)
+    picture = np.zeros((len(values) * BAR_PIXELS, 2 * half, 3), np.uint8)
+    for index, length in enumerate(lengths):
+        rows = slice(index * BAR_PIXELS, (index + 1) * BAR_PIXELS - 1)
+        picture[rows, min(half, half + length) : max(half, half + length)] = (
+            (0, 114, 178) if length > 0 else (230, 159, 0)
+        )
+    picture[:, half] = 255
+    return picture

@@ -1,0 +1,252 @@
+"""Observations of Gymnasium spaces in our terms: images, vectors and one-hot parts, and how they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from clearl.errors import ConfigError, CorruptFileError
+from clearl.spaces import ObservationSpec, PartDtype, PartSpec, field_name
+
+Description = dict[str, Any]
+"""A Gymnasium space as JSON types."""
+
+WRAP = "wrap it and register the result under its own id"
+IMAGE_CHANNELS = (1, 3, 4)
+MOST_OPTIONS = 65_536
+"""Of a discrete observation, which is shown one-hot."""
+_MOST_DEPTH = 16
+
+
+@dataclass(frozen=True)
+class Part:
+    """One array or number of an observation: where it is found, and what it becomes."""
+
+    path: tuple[str | int, ...]
+    """Keys of Dicts and places in Tuples that lead to it."""
+    kind: str
+    """"box", "flags" for bits, or "one_hot" for whole numbers."""
+    shape: tuple[int, ...]
+    """As the environment gives it."""
+    dtype: PartDtype
+    counts: tuple[int, ...] = ()
+    """one_hot: how many options each number has."""
+    starts: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return "/".join(map(str, self.path))
+
+    @property
+    def channel_axis(self) -> int | None:
+        """Of an image with channels; it becomes the first axis."""
+        if self.kind != "box" or len(self.shape) != 3:
+            return None
+        return 0 if self.shape[0] in IMAGE_CHANNELS and self.shape[2] not in IMAGE_CHANNELS else 2
+
+    @property
+    def spec(self) -> PartSpec:
+        """As frames hold it: (C, H, W) or (D,)."""
+        if self.kind == "one_hot":
+            return PartSpec((sum(self.counts),), "bool")
+        if self.kind == "box" and len(self.shape) == 2:
+            return PartSpec((1, *self.shape), self.dtype)
+        if self.channel_axis is None:
+            return PartSpec((prod(self.shape),), self.dtype)
+        rest = [size for axis, size in enumerate(self.shape) if axis != self.channel_axis]
+        return PartSpec((self.shape[self.channel_axis], *rest), self.dtype)
+
+    def problem(self, array: np.ndarray) -> str | None:
+        """What is wrong with a value of it, or None."""
+        here = f"the observation's part {self.name!r}" if self.path else "the observation"
+        if array.shape != self.shape:
+            return f"{here} has shape {array.shape} instead of {self.shape}"
+        if self.kind == "one_hot":
+            return self._option_problem(here, array)
+        if self.kind == "flags":
+            is_bits = array.dtype.kind in "iub" and bool(((array == 0) | (array == 1)).all())
+            return None if is_bits else f"{here} holds something else than 0 and 1"
+        # float64 for float32 is common and harmless; numbers in [0, 1] for uint8 would all become 0.
+        if not np.can_cast(array.dtype, self.dtype, "same_kind"):
+            return f"{here} has dtype {array.dtype} instead of {self.dtype}"
+        if array.dtype.kind == "f":
+            with np.errstate(over="ignore"):  # 1e39 becomes infinity: look after the cast
+                if not np.isfinite(array.astype(np.float32, copy=False)).all():
+                    return f"{here} holds NaN or infinity, or a number beyond float32"
+        return None
+
+    def written(self, array: np.ndarray) -> np.ndarray:
+        """A value of it in the shape of its spec."""
+        if self.kind == "one_hot":
+            flags = np.zeros(sum(self.counts), bool)
+            flags[np.cumsum([0, *self.counts[:-1]]) + array.ravel().astype(np.int64) - self.starts] = True
+            return flags
+        if self.channel_axis is None:
+            return array.reshape(self.spec.shape)
+        return np.moveaxis(array, self.channel_axis, 0)
+
+    def _option_problem(self, here: str, array: np.ndarray) -> str | None:
+        if array.dtype.kind not in "iub":
+            return f"{here} has dtype {array.dtype} instead of whole numbers"
+        numbers = array.ravel().astype(np.int64) - self.starts
+        outside = (numbers < 0) | (numbers >= np.array(self.counts))
+        return f"{here} is {array.tolist()}, outside of its space" if outside.any() else None
+
+
+class TaskObservations:
+    """The observations of one task."""
+
+    def __init__(self, description: Description) -> None:
+        self.description = description
+        self.parts = _parts(description, (), 0)
+
+    def value(self, observation: Any, part: Part) -> np.ndarray:
+        """One part of an observation; raises where it is not there."""
+        for key in part.path:
+            observation = observation[key]
+        return np.asarray(observation)
+
+    def is_batch(self, observation: Any) -> bool:
+        """Whether every part has an axis in front of its own shape."""
+        part = self.parts[0]
+        return self.value(observation, part).ndim == len(part.shape) + 1
+
+    def member(self, observation: Any, index: int) -> Any:
+        """One of a batch of observations."""
+        if isinstance(observation, Mapping):
+            return {name: self.member(item, index) for name, item in observation.items()}
+        if isinstance(observation, tuple):
+            return tuple(self.member(item, index) for item in observation)
+        return np.asarray(observation)[index]
+
+    def count(self, observation: Any) -> int:
+        """How many there are in a batch."""
+        return len(self.value(observation, self.parts[0]))
+
+
+class ObservationWriter:
+    """Checks one task's observations and writes them into frames of the common spec, padded with zeros."""
+
+    def __init__(self, observations: TaskObservations, spec: ObservationSpec) -> None:
+        self._observations, self._record = observations, spec.is_record
+        self._parts = [(part, *_placed(part, spec.parts[part.name])) for part in observations.parts]
+
+    def write(self, observation: Any, frame: Any) -> str | None:
+        """Into a frame of zeros, or a record of them; what is wrong with the observation, or None."""
+        for part, corner, scale in self._parts:
+            try:
+                array = self._observations.value(observation, part)
+            except (KeyError, IndexError, TypeError, ValueError) as error:  # not there, ragged, or no array at all
+                name = f"part {part.name!r} of the observation" if part.name else "the observation"
+                return f"{name} is missing or no array: {type(error).__name__}: {error}"
+            problem = part.problem(array)
+            if problem is not None:
+                return problem
+            values = part.written(array)
+            place = frame[field_name(part.name)] if self._record else frame
+            place[corner] = values if scale is None else values * scale
+        return None
+
+
+def _placed(part: Part, common: PartSpec) -> tuple[tuple[slice, ...], float | None]:
+    """Where a part lies in the common one; and what it is multiplied by.
+
+    What networks do with uint8 is done here where tasks with other dtypes force float32.
+    """
+    own = part.spec
+    scale = 1 / 255 if own.dtype == "uint8" and common.dtype == "float32" else None
+    return tuple(slice(0, size) for size in own.shape), scale
+
+
+def describe_observations(task: str, space: Any) -> Description:
+    """The observation space of a task, or an error that names what cannot be trained on."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Dict):
+        if "" in space.spaces:
+            raise ConfigError(f"{task} has a part without a name in its observations; {WRAP}")
+        items = {name: describe_observations(task, item) for name, item in space.spaces.items()}
+        return _some(task, {"kind": "dict", "items": items})
+    if isinstance(space, spaces.Tuple):
+        items = [describe_observations(task, item) for item in space.spaces]
+        return _some(task, {"kind": "tuple", "items": items})
+    if isinstance(space, spaces.Discrete):
+        return _one_hot(task, [int(space.n)], [int(space.start)], [])
+    if isinstance(space, spaces.MultiDiscrete):
+        counts, starts = (np.asarray(part).ravel().tolist() for part in (space.nvec, space.start))
+        return _one_hot(task, counts, starts, list(space.shape))
+    if isinstance(space, spaces.MultiBinary):
+        return {"kind": "flags", "shape": list(space.shape), "dtype": "bool"}
+    if isinstance(space, spaces.Box):
+        if 0 in space.shape:
+            raise ConfigError(f"{task} has an empty part {space} in its observations; remove it from the space")
+        dtype = "uint8" if space.dtype == np.uint8 else "bool" if space.dtype == np.bool_ else "float32"
+        return {"kind": "box", "shape": list(space.shape), "dtype": dtype}
+    raise ConfigError(
+        f"{task} has {type(space).__name__} observations, but Box, Discrete, MultiDiscrete, MultiBinary or a Dict or "
+        f"Tuple of these are needed; {WRAP}, for instance with gymnasium.wrappers.FlattenObservation"
+    )
+
+
+def _some(task: str, description: Description) -> Description:
+    if not description["items"]:
+        raise ConfigError(f"{task} has an empty {description['kind'].title()} in its observations; remove it")
+    return description
+
+
+def _one_hot(task: str, counts: list[int], starts: list[int], shape: list[int]) -> Description:
+    if sum(counts) > MOST_OPTIONS:
+        raise ConfigError(
+            f"{task} has discrete observations with {sum(counts):_} options, more than {MOST_OPTIONS:_} can be shown "
+            f"one-hot; {WRAP}, with numbers instead"
+        )
+    return {"kind": "one_hot", "counts": counts, "starts": starts, "shape": shape}
+
+
+def observations_from_json(description: Any, source: str) -> TaskObservations:
+    """The observations in a file, or `CorruptFileError`."""
+    try:
+        return TaskObservations(description)
+    except (TypeError, KeyError, ValueError, AttributeError, IndexError) as error:
+        raise CorruptFileError(f"{source}: not the observations of a task ({error})") from None
+
+
+def _parts(node: Description, path: tuple[str | int, ...], depth: int) -> list[Part]:
+    if depth > _MOST_DEPTH:
+        raise ValueError("spaces are nested too deeply")
+    if node["kind"] == "dict":
+        return [part for key, item in node["items"].items() for part in _parts(item, (*path, str(key)), depth + 1)]
+    if node["kind"] == "tuple":
+        return [part for i, item in enumerate(node["items"]) for part in _parts(item, (*path, i), depth + 1)]
+    shape = tuple(int(size) for size in node["shape"])
+    if node["kind"] == "one_hot":
+        counts, starts = (tuple(int(number) for number in node[key]) for key in ("counts", "starts"))
+        return [Part(path, "one_hot", shape, "bool", counts, starts)]
+    if node["kind"] not in ("box", "flags") or node["dtype"] not in ("uint8", "bool", "float32"):
+        raise ValueError(f"an unknown kind of space: {node['kind']!r}")
+    return [Part(path, node["kind"], shape, node["dtype"])]
+
+
+def common_observation(tasks: Mapping[str, TaskObservations], *, stack: int, mask_size: int = 0) -> ObservationSpec:
+    """The smallest observation that holds those of all tasks."""
+    parts: dict[str, PartSpec] = {}
+    for task, observations in tasks.items():
+        for part in observations.parts:
+            own = part.spec
+            there = parts.get(part.name, own)
+            if len(there.shape) != len(own.shape):
+                raise ConfigError(_unlike(tasks, part.name, task))
+            shape = tuple(max(sizes) for sizes in zip(there.shape, own.shape, strict=True))
+            parts[part.name] = PartSpec(shape, own.dtype if own.dtype == there.dtype else "float32")
+    return ObservationSpec(parts, stack, mask_size)
+
+
+def _unlike(tasks: Mapping[str, TaskObservations], name: str, task: str) -> str:
+    shapes = {other: part.spec.shape for other, each in tasks.items() for part in each.parts if part.name == name}
+    listed = ", ".join(f"{other} {shape}" for other, shape in shapes.items())
+    where = f" in part {name!r}" if name else ""
+    return f"images and vectors cannot share one network{where}: {listed}; choose tasks of one kind"
