@@ -11,6 +11,8 @@ from clearl.records.schema import Row
 HISTORY = 24
 """Evaluations of a task that a view remembers."""
 
+_MOST_SEGMENTS = 200_000  # more than a plan with an end may have
+
 
 @dataclass
 class RunView:
@@ -38,12 +40,17 @@ class RunView:
     """Where the run last went on from a checkpoint."""
     skipped_evaluations: int = 0
     _segments: dict[int, Row] = field(default_factory=dict)
+    _past: int = 0
+    """Segments that are over and forgotten."""
 
     def update(self, row: Row) -> None:
         """Take in one metrics row."""
         kind = row["kind"]
         if kind == "segment":
             self._segments[row.get("index", len(self._segments))] = row
+            if len(self._segments) > _MOST_SEGMENTS:  # of a run without an end there are ever more
+                del self._segments[min(self._segments)]
+                self._past += 1
         elif kind == "eval" and not row.get("secondary"):
             self._evaluated(row)
         elif kind == "fault":
@@ -63,7 +70,7 @@ class RunView:
             return None
         begun = [row for row in self._segments.values() if (row["start_frames"] or 0) <= self.frames]
         known = [row for row in begun if row["start_frames"] is not None]
-        return max(1, len(known)), len(self._segments)
+        return self._past + max(1, len(known)), self._past + len(self._segments)
 
     @property
     def seconds_left(self) -> float | None:

@@ -190,3 +190,12 @@ def test_the_plan_is_drawn_whole():
             console.update(segment_row(tasks=["a"], start_frames=start, end_frames=start + 1_000, index=index))
         console.update(_train(100))
     assert "of 1," not in out.getvalue() and "segment 1 of 6" in out.getvalue()
+
+
+def test_a_view_of_a_run_without_an_end_keeps_few_segments(monkeypatch):
+    monkeypatch.setattr("clearl.records.view._MOST_SEGMENTS", 3)
+    view = RunView(("a",), None)
+    for index in range(10):
+        view.update(segment_row(tasks=["a"], start_frames=index * 100, end_frames=None, index=index))
+    view.update(_train(950))
+    assert view.segment == (10, 10) and len(view._segments) == 3
