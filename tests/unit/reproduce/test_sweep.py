@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
@@ -89,3 +90,13 @@ def test_a_mistake_is_named(tmp_path: Path, text: str, says: str) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ClearlError, match="nowhere.yaml cannot be read"):
         load_sweep(tmp_path / "nowhere.yaml")
+
+
+@pytest.mark.parametrize(
+    "file", sorted((Path(__file__).parents[3] / "experiments").glob("*.yaml")), ids=lambda f: f.stem
+)
+def test_every_experiment_that_ships_is_listed_with_its_number_of_runs(file: Path) -> None:
+    table = (file.parent / "README.md").read_text()
+    (row,) = [line for line in table.splitlines() if line.startswith("|") and f"`{file.name}`" in line]
+    files = [file.parent / name for name in re.findall(r"`([\w-]+\.yaml)`", row)]
+    assert sum(len(load_sweep(each).runs) for each in files) == int(row.split("|")[3])
