@@ -154,6 +154,26 @@ class ToldStory(Walk):
     observation_space = Text(5)  # type: ignore[assignment]  # the fault
 
 
+class Masked(Walk):
+    """Sound: allows both actions, and says so."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        observation, info = super().reset(seed=seed, options=options)
+        return observation, {**info, "action_mask": np.ones(2, np.int8)}
+
+
+class AllMasked(Masked):
+    def step(self, action: Any) -> Any:
+        *rest, info = super().step(action)
+        return (*rest, {**info, "action_mask": np.zeros(2, np.int8)})
+
+
+class LongMask(Masked):
+    def step(self, action: Any) -> Any:
+        *rest, info = super().step(action)
+        return (*rest, {**info, "action_mask": np.ones(5, np.int8)})
+
+
 class FourAxes(Walk):
     observation_space = Box(0, 1, (2, 2, 2, 2))
 

@@ -304,7 +304,7 @@ def _check_image(name: str, shape: Shape, least: int) -> None:
         )
 
 
-TORSOS: Registry[Callable[[Shape], Sequence[nn.Module] | nn.Module]] = Registry(
+TORSOS: Registry[Callable[[Any], Sequence[nn.Module] | nn.Module]] = Registry(
     "torso",
     {name: f"clearl.nets.torsos:{name}" for name in ("mlp", "minatar", "nature", "impala_shallow", "impala_deep")},
     group="clearl.torsos",

@@ -99,3 +99,43 @@ def test_an_environment_that_cannot_be_built_shows_its_traceback() -> None:
     with pytest.raises(EnvironmentFaultError, match="OSError: no such device") as caught:
         make_suite("gym:BrokenRaisesInInit-v0", (), RunConfig())
     assert "broken_envs.py" in str(caught.value)
+
+
+def test_masks_of_states_are_found_and_kept_with_their_frames() -> None:
+    suite = make_suite("gym:BrokenMasked-v0", (), RunConfig())
+    assert suite.spec.observation.mask_size == 2
+    envs = suite.make("BrokenMasked-v0", num_envs=2, seed=0)
+    assert envs.reset()["action mask"].tolist() == [[True, True]] * 2
+    envs.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [("AllMasked", "allows no action at all"), ("LongMask", "has 5 flags instead of 2")],
+)
+def test_a_mask_that_cannot_be_is_named_with_task_slot_and_step(name: str, problem: str) -> None:
+    suite = make_suite(f"gym:Broken{name}-v0", (), RunConfig())
+    envs = suite.make(f"Broken{name}-v0", num_envs=2, seed=0)
+    envs.reset()
+    with pytest.raises(EnvironmentFaultError, match=f"Broken{name}-v0', slot 0, step 1: action_mask {problem}"):
+        envs.step(np.zeros(2, np.int64))
+    envs.close()
+
+
+@pytest.mark.parametrize("name", ["FrozenLake-v1", "Blackjack-v1", "Pendulum-v1", "MountainCarContinuous-v0"])
+def test_environments_of_every_kind_are_stepped(name: str) -> None:
+    suite = make_suite(f"gym:{name}", (), RunConfig())
+    envs = suite.make(name, num_envs=3, seed=0)
+    frames, action = envs.reset(), suite.spec.action
+    for _ in range(5):
+        frames = envs.step(np.zeros((3, *action.shape), action.dtype)).frames
+    assert frames.shape[0] == 3 and suite.render(name, frames[0]).dtype == np.uint8
+    envs.close()
+
+
+def test_an_action_that_is_not_finite_never_reaches_an_environment() -> None:
+    envs = make_suite("gym:Pendulum-v1", (), RunConfig()).make("Pendulum-v1", num_envs=2, seed=0)
+    envs.reset()
+    with pytest.raises(EnvironmentFaultError, match="slot 1, step 0: the policy chose the action"):
+        envs.step(np.array([[0.0], [np.nan]], np.float32))
+    envs.close()

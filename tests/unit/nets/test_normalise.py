@@ -1,0 +1,67 @@
+"""Running statistics: those of all values so far, whatever the pieces; raw values in, scaled values out."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from clearl.nets.network import StepInput, build_network
+from clearl.nets.normalise import Normalise
+from clearl.nets.weights import FlatWeights
+from clearl.spaces import ActionSpec, ObservationSpec, PartSpec, TaskSpec, discrete_spec
+
+
+def test_pieces_give_the_statistics_of_the_whole() -> None:
+    values = torch.randn(1000, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([1.0, 50.0, 0.1]) + 7
+    normalise = Normalise(3)
+    for piece in values.split([1, 399, 600]):
+        normalise.observe(piece)
+    torch.testing.assert_close(normalise.mean, values.double().mean(0))
+    torch.testing.assert_close(normalise.variance, values.double().var(0, unbiased=False))
+    scaled = normalise(values)
+    torch.testing.assert_close(scaled.mean(0), torch.zeros(3), rtol=0, atol=1e-4)
+    torch.testing.assert_close(scaled.std(0), torch.ones(3), rtol=0.01, atol=0)
+
+
+def test_nothing_observed_changes_nothing_and_outliers_are_cut() -> None:
+    normalise = Normalise(1)
+    normalise.observe(torch.zeros(0, 1))
+    assert normalise(torch.tensor([[0.5], [99.0]])).tolist() == [[0.5], [10.0]]
+    normalise.observe(torch.full((50, 1), 3.0))
+    assert normalise(torch.tensor([[3.0]])).item() == 0
+    assert torch.isfinite(normalise(torch.tensor([[4.0]]))).all(), "a number that never changed may change one day"
+
+
+def inputs(observation: torch.Tensor) -> StepInput:
+    steps = observation.shape[:2]
+    return StepInput(
+        observation, torch.zeros(steps, dtype=torch.int64), torch.zeros(steps), torch.zeros(steps, dtype=torch.bool)
+    )
+
+
+def test_statistics_travel_with_the_weights_and_acting_leaves_them_alone() -> None:
+    spec = discrete_spec((2,), "float32", 3)
+    learner, actor = (
+        build_network(spec, torso="auto", lstm=False, lstm_size=1, seed=seed, normalise=True) for seed in (0, 1)
+    )
+    observation = 100 + 10 * torch.randn(5, 4, 2, generator=torch.Generator().manual_seed(0))
+    learner.observe(observation.flatten(0, 1))
+    vector = np.zeros(FlatWeights(learner).size, np.float32)
+    FlatWeights(learner).write_to(vector)
+    FlatWeights(actor).read_from(vector)
+    before = actor.state_dict()["torso.inputs.normalise.mean"].clone()
+    with torch.no_grad():
+        expected, found = (network.unroll(inputs(observation), torch.zeros(4, 0)) for network in (learner, actor))
+    torch.testing.assert_close(found.policy, expected.policy, rtol=1e-3, atol=1e-5)
+    assert torch.equal(actor.state_dict()["torso.inputs.normalise.mean"], before)
+
+
+def test_images_and_one_hot_parts_are_not_normalised() -> None:
+    images = build_network(
+        discrete_spec((1, 10, 10), "float32", 2), torso="auto", lstm=False, lstm_size=1, seed=0, normalise=True
+    )
+    assert not [name for name in images.state_dict() if "normalise" in name]
+    parts = {"place": PartSpec((6,), "bool"), "speed": PartSpec((2,), "float32")}
+    spec = TaskSpec(ObservationSpec(parts), ActionSpec.discrete(2))
+    mixed = build_network(spec, torso="auto", lstm=False, lstm_size=1, seed=0, normalise=True)
+    assert mixed.state_dict()["torso.inputs.normalise.mean"].shape == (2,)

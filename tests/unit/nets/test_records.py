@@ -1,0 +1,106 @@
+"""Observations of several parts in a network: every part counts, and bytes are read as what they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from clearl.acting.preprocess import as_tensor
+from clearl.nets.network import ActorCritic, StepInput, build_network
+from clearl.nets.records import RecordInput
+from clearl.nets.torsos import TORSOS, Torso
+from clearl.nets.two_columns import TwoColumns
+from clearl.spaces import ActionSpec, ObservationSpec, PartSpec, TaskSpec
+
+PARTS = {
+    "camera": PartSpec((3, 12, 12), "uint8"),
+    "flags": PartSpec((5,), "bool"),
+    "joints": PartSpec((4,), "float32"),
+    "bytes": PartSpec((3,), "uint8"),
+}
+SPEC = TaskSpec(ObservationSpec(PARTS, stack=2, mask_size=4), ActionSpec.discrete(4))
+STEPS, BATCH = 3, 2
+
+
+def records(seed: int = 0, spec: ObservationSpec = SPEC.observation) -> np.ndarray:
+    rng, made = np.random.default_rng(seed), np.zeros((STEPS, BATCH), spec.record_dtype)
+    for name, part in spec.parts.items():
+        shape = made[name].shape
+        made[name] = (
+            rng.normal(size=shape)
+            if part.dtype == "float32"
+            else rng.integers(0, 2 if part.dtype == "bool" else 256, shape)
+        )
+    return made
+
+
+def inputs(made: np.ndarray) -> StepInput:
+    return StepInput(
+        as_tensor(made), torch.zeros(STEPS, BATCH, dtype=torch.int64), torch.zeros(STEPS, BATCH),
+        torch.zeros(STEPS, BATCH, dtype=torch.bool),
+    )  # fmt: skip
+
+
+def network(spec: TaskSpec = SPEC, torso: str = "auto", *, layer_norm: bool = False) -> ActorCritic:
+    return build_network(spec, torso=torso, lstm=True, lstm_size=4, seed=0, layer_norm=layer_norm)
+
+
+def values(net: ActorCritic | TwoColumns, made: np.ndarray) -> torch.Tensor:
+    with torch.no_grad():
+        return net.unroll(inputs(made), torch.zeros(BATCH, net.core_size)).value
+
+
+def test_bytes_are_read_as_what_they_are() -> None:
+    made = records().reshape(-1)
+    camera, vector = RecordInput(SPEC.observation, normalise=False)(as_tensor(made))
+    assert torch.equal(camera, torch.from_numpy(made["camera"])) and camera.shape[1] == 6
+    expected = np.concatenate([made["joints"], made["flags"], made["bytes"] / 255], 1)
+    np.testing.assert_allclose(vector.numpy(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_every_part_has_an_influence_and_the_mask_has_none(layer_norm: bool) -> None:
+    net, base = network(layer_norm=layer_norm), records()
+    before = values(net, base)
+    for name in PARTS:
+        changed = base.copy()
+        changed[name] = records(1)[name]
+        assert not torch.equal(values(net, changed), before), name
+    changed = base.copy()
+    changed["action mask"] = True
+    assert torch.equal(values(net, changed), before)
+
+
+def test_vectors_alone_need_no_encoder() -> None:
+    parts = {name: PARTS[name] for name in ("flags", "joints")}
+    spec = TaskSpec(ObservationSpec(parts), ActionSpec.discrete(4))
+    net = network(spec)
+    assert isinstance(net.torso, Torso) and len(net.torso.stages) == 2
+    assert values(net, records(spec=spec.observation)).shape == (STEPS, BATCH)
+
+
+def test_two_columns_join_behind_the_encoders() -> None:
+    columns = TwoColumns(network(), network(), seed=1)
+    before = values(columns, records())
+    columns.connect()
+    assert not torch.equal(values(columns, records()), before)
+
+
+class Parts(nn.Module):
+    """A torso of a user's own, which sees the parts by name."""
+
+    def __init__(self, shapes: dict[str, tuple[int, ...]]) -> None:
+        super().__init__()
+        self.layer, self.out_size = nn.Linear(shapes["joints"][0], 4), 4
+
+    def forward(self, parts: dict[str, torch.Tensor]) -> torch.Tensor:
+        assert parts.keys() == PARTS.keys() and all(part.dtype == torch.float32 for part in parts.values())
+        return self.layer(parts["joints"])
+
+
+def test_a_torso_of_a_user_s_own_sees_the_parts_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TORSOS, "_entries", dict(TORSOS._entries))
+    TORSOS.register("parts", Parts)
+    assert values(network(torso="parts"), records()).shape == (STEPS, BATCH)
