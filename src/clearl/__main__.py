@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from clearl.cli.main import main
+from clearl.cli.main import run_command
 
-raise SystemExit(main())
+run_command()

@@ -114,7 +114,8 @@ def test_stopped_workers_are_named_and_replaced_in_time(tmp_path: Path, record_p
 
 FAULTS = {
     "raise": "the motor is on fire", "nan": "the observation holds NaN or infinity", "inf": "reward",
-    "shape": "shape (4,)", "abort": "was killed by SIGABRT",
+    "shape": "shape (4,)", "abort": "was killed by SIGABRT", "exit": "step raised SystemExit: 0",
+    "exit-at-once": "exited with code 0 while it worked on Faulty-v0",
 }  # fmt: skip
 
 

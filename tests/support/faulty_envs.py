@@ -34,10 +34,20 @@ def _abort(outcome: Outcome) -> Outcome:
     return outcome
 
 
+def _exit(outcome: Outcome) -> Outcome:
+    raise SystemExit(0)
+
+
+def _exit_at_once(outcome: Outcome) -> Outcome:
+    os._exit(0)
+
+
 FAULTS: dict[str, Callable[[Outcome], Outcome]] = {
     "raise": _raise,
     "hang": _hang,
     "abort": _abort,
+    "exit": _exit,
+    "exit-at-once": _exit_at_once,
     "nan": lambda outcome: (np.full(3, np.nan, np.float32), *outcome[1:]),
     "inf": lambda outcome: (outcome[0], float("inf"), *outcome[2:]),
     "shape": lambda outcome: (np.zeros(4, np.float32), *outcome[1:]),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
 import os
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from typing import NoReturn
 
 from clearl import __version__
 from clearl.cli.output import accept_any_terminal, silence
@@ -40,6 +44,19 @@ def usage() -> str:
         f"clearl {__version__}: one agent, a stream of tasks, nothing forgotten (CLEAR)\n\nusage: clearl VERB [flags]\n"
     )
     return "\n".join([head, *lines, "\nclearl VERB --help says more about a verb."])
+
+
+def run_command() -> NoReturn:
+    """Run the command of this process and end it, whatever threads environments have left behind."""
+    if sys.stderr is not None:
+        faulthandler.enable()  # a crash in an environment's own code is not silent
+    code = main()
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
+        os._exit(code)  # the interpreter would wait for them, perhaps for ever
+    sys.exit(code)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -140,7 +140,9 @@ class RemoteWorker:
 
     def _send_grant(self) -> None:
         if self.supervisor.ready and self.grant is not None:
-            self.supervisor.send(Produce(tuple(self.grant.tasks[slot] for slot in self.slots)))
+            tasks = tuple(self.grant.tasks[slot] for slot in self.slots)
+            self.supervisor.tasks = tuple(dict.fromkeys(tasks))
+            self.supervisor.send(Produce(tasks))
 
     def _begin_process(self, child: RemoteProcess, starts: int) -> None:
         sequences = self.sequences if self.report is None else self.report.sequences
@@ -177,6 +179,7 @@ class RemoteEvaluator:
         self.seconds: dict[str, float] = {}
         self._results: list[Evaluated] = []
         self.supervisor = Supervisor(name, self._begin_process, self.receive, supervision)
+        self.supervisor.tasks = tasks
 
     def receive(self) -> None:
         """Take in the messages of the process."""

@@ -123,6 +123,8 @@ class Supervisor:
         self.wanted = False
         """Whether there is anything to do for it; before that it is not started."""
         self.ready = False
+        self.tasks: tuple[str, ...] = ()
+        """The tasks that it works on, for the message that says why it exited."""
         self._process: RemoteProcess | None = None
         self._starts = 0
         self._start_at = 0.0
@@ -219,6 +221,8 @@ class Supervisor:
         assert self._process is not None
         process, code = self._process, self.end(_EXIT_S)
         words, is_fault = process.exit_reason(code)
+        if code is not None and code >= 0:
+            words += f" while it worked on {', '.join(self.tasks) or 'nothing'}: environment code that calls exit?"
         printed = f"the last it printed:\n{process.output()}" if process.output() else ""
         self.lost(words, is_fault=is_fault, details=printed)
 
