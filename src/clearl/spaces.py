@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -48,7 +49,7 @@ class ObservationSpec:
     mask_size: int = 0
     """Flags of the state's own action mask, stored with each frame; 0 where states allow all that a task has."""
 
-    @property
+    @cached_property
     def is_record(self) -> bool:
         """Whether a frame is a record: of several parts, of one with a name, or with a mask."""
         return list(self.parts) != [""] or self.mask_size > 0
@@ -58,14 +59,14 @@ class ObservationSpec:
         """Shape of a stored frame; () for a record."""
         return () if self.is_record else self.parts[""].shape
 
-    @property
+    @cached_property
     def frame_dtype(self) -> np.dtype:
         """Dtype of a stored frame."""
         if self.is_record:
             return self._record({name: part.shape for name, part in self.parts.items()})
         return np.dtype(self.parts[""].dtype)
 
-    @property
+    @cached_property
     def record_dtype(self) -> np.dtype:
         """Of records: what the network sees of one, with its images stacked. Tensors hold its bytes."""
         return self._record(self.shapes)
