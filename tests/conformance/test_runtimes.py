@@ -189,8 +189,8 @@ def test_rows_tell_of_episodes_processes_and_health(finished: Finished) -> None:
     assert {"worker-0", "worker-1"} < health.keys() and any(name.startswith("evaluator") for name in health)
     assert health["worker-0"] == {"state": "running", "restarts": 0}
     assert seconds.keys() == {"learner", *health}
-    spent = sum(row["seconds"]["learner"].get("learner", 0.0) for row in trained)
-    assert 0 < spent < rows(out, "summary")[0]["seconds"]["learner"]["learner"] * 1.1 + 0.1
+    spent = sum(row["seconds"]["learner"].get("backward", 0.0) for row in trained)
+    assert 0 < spent < rows(out, "summary")[0]["seconds"]["learner"]["backward"] * 1.1 + 0.1
 
 
 def test_replay_is_counted(finished: Finished) -> None:

@@ -30,6 +30,7 @@ SMALL: dict[str, Any] = {
     "tasks": ("breakout", "breakout@1"), "runtime": "inline", "slots": 4, "batch_unrolls": 4, "unroll_steps": 5,
     "frames_per_visit": 400, "cycles": 1, "eval_every_frames": 200, "eval_episodes": 1, "eval_max_steps": 20,
     "replay_store": "disk", "buffer_frames": 300, "method": "clear", "seed": 5, "record_every_updates": 5,
+    "torso": "minatar",
 }  # fmt: skip
 NEXT: dict[str, Any] = {"tasks": ("asterix",), "frames_per_visit": 300}
 

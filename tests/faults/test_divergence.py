@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ from whole_runs import rows, small_config
 
 from clearl.errors import DivergedError
 from clearl.experiment import run
-from clearl.learning.learner import Learner
+from clearl.learning.learner import Learner, UpdateStats
 from clearl.methods.clear import Clear
 from clearl.nets.network import PolicyNetwork, as_module
 from clearl.records.run_dir import RunDir
@@ -41,17 +40,17 @@ def poison(patch: pytest.MonkeyPatch, bad: Callable[[int], bool], kind: str) -> 
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, bool]]:
     """For every update of the run: whether it was applied, and whether parameters or optimiser changed."""
     seen: list[tuple[bool, bool]] = []
-    update = Learner.update
+    phases = Learner.phases
 
-    def watched(learner: Learner, batch: Batch, visit: Visit | None) -> Any:
+    def watched(learner: Learner, batch: Batch, visit: Visit | None) -> Generator[str, None, UpdateStats]:
         before = {name: tensor.clone() for name, tensor in learner.tensors().items()}
-        stats = update(learner, batch, visit)
+        stats = yield from phases(learner, batch, visit)
         after = learner.tensors()
         changed = before.keys() != after.keys() or any(not torch.equal(before[name], after[name]) for name in after)
         seen.append((stats.applied, changed))
         return stats
 
-    monkeypatch.setattr(Learner, "update", watched)
+    monkeypatch.setattr(Learner, "phases", watched)
     return seen
 
 

@@ -53,7 +53,7 @@ def _config(where: str, **changes: Any):
 @pytest.mark.parametrize("clip", ["unit", "none"])
 @pytest.mark.parametrize(
     ("where", "said"),
-    [("reward", "no finite number in float32"), ("observation", "beyond float32"), ("ragged", "is no array")],
+    [("reward", "no finite number in float32"), ("observation", "beyond float32"), ("ragged", "no array")],
 )
 def test_the_environment_is_named_and_nothing_of_it_is_learnt(tmp_path: Path, where: str, said: str, clip: str) -> None:
     with pytest.raises(EnvironmentFaultError, match=said) as caught:

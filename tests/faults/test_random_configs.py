@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from clearl.config import Setting, resolve, settings
 from clearl.errors import ConfigError, MissingExtraError
 from clearl.experiment import run
-from clearl.learning.learner import Learner
+from clearl.learning.learner import Learner, UpdateStats
 from clearl.methods import CORRECTIONS, method_spellings
 from clearl.runtimes.host import _try_out
 from clearl.types import Batch, Visit
@@ -37,6 +37,9 @@ SOUND: dict[str, list[Any]] = {
     "tasks": [(), ("breakout",), "breakout,asterix@1", ("freeway", "seaquest", "space_invaders"), ("CartPole-v1",)],
     "protocol": ["sequential", "simultaneous", "separate", "probe"],
     "correction": list(CORRECTIONS),
+    "schedule": [None],
+    "environments": [()],
+    "mirrors": [()],
     "cycles": [1, 2, 7],
     "frames_per_visit": [1, 12, 40, 1000, 10**9, None],
     "episodes_per_visit": [1, 5, 10**9, None],
@@ -112,15 +115,15 @@ class EnoughError(Exception):
 
 @pytest.fixture(autouse=True)
 def stop_after_two_updates(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    update = Learner.update
+    phases = Learner.phases
 
-    def counted(learner: Learner, batch: Batch, visit: Visit | None) -> Any:
-        stats = update(learner, batch, visit)
+    def counted(learner: Learner, batch: Batch, visit: Visit | None) -> Generator[str, None, UpdateStats]:
+        stats = yield from phases(learner, batch, visit)
         if learner.updates == UPDATES:
             raise EnoughError
         return stats
 
-    monkeypatch.setattr(Learner, "update", counted)
+    monkeypatch.setattr(Learner, "phases", counted)
     yield
 
 

@@ -69,7 +69,7 @@ def process(address: str, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 def family() -> dict[str, list[int]]:
     """The learner, and all workers and evaluators; Ray names an actor's process after its class."""
     titles = {child.pid: child.cmdline()[:1] for child in psutil.Process().children(recursive=True)}
-    kinds = ("HostedLearner", "ChildActor")
+    kinds = ("HostedLearner", "RayProgram")
     return {kind: sorted(pid for pid in titles if f"ray::{kind}" in "".join(titles[pid])) for kind in kinds}
 
 
@@ -100,7 +100,7 @@ def test_a_signal_leads_to_a_checkpoint_and_the_end_in_time(
     told, _ = process.communicate(timeout=60)
     took_s = time.monotonic() - begun
     record_property("stop", f"ended {took_s:.1f} s after {number.name}")
-    assert process.returncode == INTERRUPTED and "the same command goes on" in told.decode()
+    assert process.returncode == INTERRUPTED and "so does the same command" in told.decode()
     assert took_s < STOP_S and RunDir.open(out).status == "interrupted"
     saved = state(out)["learner"]["state"]["counters"]
     assert saved["updates"] >= before and saved["updates"] == RowCounter(out).rows("train")[-1]["updates"]
@@ -121,7 +121,7 @@ def test_the_learner_is_killed_at_random_moments(
     process: subprocess.Popen[bytes], tmp_path: Path, record_property: Record
 ) -> None:
     kills, rng, out, noticed = 5, random.Random(1), tmp_path / "run", []
-    children = family()["ChildActor"]
+    children = family()["RayProgram"]
     for number in range(kills):
         with suppress(subprocess.TimeoutExpired):
             process.wait(rng.uniform(0, 3))
@@ -129,7 +129,7 @@ def test_the_learner_is_killed_at_random_moments(
         noticed.append(wait_for(process, lambda n=number: len(RowCounter(out).rows("fault")) > n))
         trained = RowCounter(out).rows("train")[-1]["updates"]
         wait_for(process, lambda n=trained: RowCounter(out).rows("train")[-1]["updates"] > n + 5)
-    assert family()["ChildActor"] == children
+    assert family()["RayProgram"] == children
     process.terminate()
     assert process.wait(60) == INTERRUPTED
     record_property("kills", f"{kills}, another learner at work after {max(noticed):.1f} s at the most")
