@@ -165,7 +165,7 @@ def test_the_command_says_what_changes_and_the_same_command_resumes(first: Path,
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        ({"torso": "mlp"}, "torso is 'auto' in this run and cannot change"),
+        ({"torso": "mlp"}, "torso is 'minatar' in this run and cannot change"),
         ({"seed": 9}, "seed is 5"),
         ({"slots": 8}, "slots is 4"),
         ({"suite": "gym:CartPole-v1"}, "cannot go on with suite gym:CartPole-v1"),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args, get_origin
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clearl.config import RunConfig, Setting, diff, from_yaml, to_yaml
 from clearl.config import settings as all_settings
+from clearl.config.engine import dump_yaml, parse_yaml
 from clearl.errors import ConfigError
 
 JUNK = st.one_of(
@@ -49,3 +51,8 @@ def test_a_config_or_an_error_that_names_a_field(given_settings: dict[str, Any])
         assert "\n" not in str(error)
         return
     assert diff(from_yaml(to_yaml(config)), config) == {}
+
+
+@pytest.mark.parametrize("text", ["\x85", "a\u2028b", "\u2029", "é", "naïve\x85 ü"])
+def test_every_text_comes_back_from_yaml(text: str):
+    assert parse_yaml(dump_yaml({"arm": text}), "a test") == {"arm": text}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import reprlib
 import types
 from collections.abc import Mapping
@@ -234,4 +235,6 @@ def parse_yaml(text: str, source: str = "config") -> dict[str, Any]:
 def dump_yaml(values: Mapping[str, Any]) -> str:
     """Settings as YAML, in their order."""
     plain = {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
-    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
+    text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
+    # Unicode's own line breaks would be read back as spaces: then everything beyond ASCII is escaped.
+    return yaml.safe_dump(plain, sort_keys=False) if re.search("[\x85\u2028\u2029]", text) else text
