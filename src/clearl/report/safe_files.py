@@ -7,9 +7,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from clearl.errors import ReportError
+from clearl.config.engine import parse_yaml
+from clearl.errors import ConfigError, ReportError
 
 _MIB = 1 << 20
 LARGEST_NBYTES = {"config.yaml": _MIB, "meta.json": 256 * _MIB, "metrics.jsonl": 4096 * _MIB}
@@ -32,21 +31,10 @@ def check_file(path: Path) -> bool:
     return True
 
 
-class _PlainLoader(yaml.SafeLoader):
-    """YAML as people write settings: an alias is refused, since nested ones grow without bound."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not read")
-        return super().compose_node(parent, index)
-
-
 def read_settings(path: Path) -> dict[str, Any] | None:
     """The mapping in a YAML file, or None where it is anything else."""
     try:
-        value = yaml.load(path.read_text(encoding="utf-8"), Loader=_PlainLoader)  # noqa: S506 (a SafeLoader)
-    except (OSError, yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError, TypeError):
+        settings = parse_yaml(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError, ConfigError, TypeError):
         return None
-    if value is None:
-        return {}
-    return {str(key): item for key, item in value.items()} if isinstance(value, dict) else None
+    return {str(key): value for key, value in settings.items()}
