@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from clearl import __version__
-from clearl.config import RunConfig, diff, from_yaml, settings, to_yaml
+from clearl.config import RunConfig, diff, from_yaml, settings, to_yaml, with_alternatives_unset
 from clearl.errors import ConfigError, CorruptFileError, RunDirectoryError, UnknownNameError
 from clearl.records.run_dir import RunDir, claimed_directory, holds_run, refuse_foreign
 from clearl.records.schema import METRICS_FILE
@@ -172,9 +172,7 @@ def _next_config(before: RunConfig, flags: dict[str, Any]) -> tuple[RunConfig, t
     for name, why in _FIXED.items():
         if name in flags and flags[name] != getattr(before, name):
             raise ConfigError(f"{name} is {getattr(before, name)!r} in this run and cannot change: {why}")
-    if any(flags.get(name) is not None for name in ("buffer_frames", "buffer_share")):
-        flags = {"buffer_frames": None, **flags} if "buffer_share" in flags else flags
-    changed = {**flags, "suite": joined, "tasks": tasks}
+    changed = {**with_alternatives_unset(flags), "suite": joined, "tasks": tasks}
     return replace(before, **changed), next_tasks
 
 
@@ -216,7 +214,8 @@ def _replay(run_dir: RunDir, config: RunConfig, plan: Plan, flags: Mapping[str, 
     now = RunFactory(config, suite, run_dir.path).plan_replay(plan)
     if before.get("forecast") == "no replay":
         return now
-    capacity = now if {"buffer_frames", "buffer_share"} & flags.keys() else before
+    asked = {"buffer_frames", "buffer_share", "replay_budget"} & flags.keys()
+    capacity = now if asked or config.replay_budget is not None else before
     store = before["store"] if before.get("store") == "disk" else now["store"]
     return {**now, "store": store, "capacity_unrolls": int(capacity["capacity_unrolls"])}
 

@@ -218,6 +218,8 @@ def _open_console(config: RunConfig, plan: Plan, run_dir: RunDir, stack: ExitSta
     for row in scan_rows(run_dir.metrics_path, thin="train").rows:  # what a resumed run did before
         view.view.update(row)
     shield = Shield("the live view")
+    if (forecast := run_dir.meta.get("replay", {}).get("forecast", "no replay")) != "no replay":
+        shield.call(lambda: view.say(str(forecast)))
     shield.call(view.open)
     stack.callback(shield.call, view.close)
     return partial(shield.call, view.update)

@@ -27,7 +27,7 @@ from clearl.records.mirrors import open_mirrors
 from clearl.records.run_dir import META_FILE, RunDir
 from clearl.records.writer import MetricsWriter, check_position
 from clearl.replay.codec import Codec
-from clearl.replay.forecast import StoreKind, choose_store, forecast_bytes
+from clearl.replay.forecast import StoreKind, choose_store, forecast_bytes, human_nbytes, unrolls_within
 from clearl.replay.mixing import BothMixer, EitherMixer, Mixer
 from clearl.replay.shard import ReplayShard
 from clearl.replay.store import open_store
@@ -103,11 +103,15 @@ class RunFactory:
         """Decide the size and the place of replay, for the meta data of a new run."""
         if self.method.replay_fraction == 0:
             return {"store": "ram", "capacity_unrolls": 1, "forecast": "no replay"}
-        frames, layout = self.config.buffer_size_frames(plan.total_frames), self.layout
+        config, layout = self.config, self.layout
+        frames = buffer_size_frames(config, layout, plan.total_frames)
         store, sentence = choose_store(
-            self.config.replay_store, layout=layout, capacity_frames=frames, directory=self.run_dir
-        )
-        per_slot = max(1, round(frames / (layout.frames * self.config.slots)))
+            config.replay_store, layout=layout, capacity_frames=frames, directory=self.run_dir,
+            waste_share=config.replay_waste_share,
+        )  # fmt: skip
+        if config.replay_budget is not None:
+            sentence += f"; {frames:,} frames within the budget of {human_nbytes(config.replay_budget)}"
+        per_slot = max(1, round(frames / (layout.frames * config.slots)))
         return {"store": store, "capacity_unrolls": per_slot, "forecast": sentence}
 
     def network(self) -> PolicyNetwork:
@@ -231,6 +235,11 @@ def planned(config: RunConfig) -> list[Plan]:
     return method_plans(config, run_suite(config).tasks)
 
 
+def planned_replay(config: RunConfig, out: Path, plan: Plan) -> str:
+    """The size and the place of replay of a run that would be made in `out`."""
+    return RunFactory(config, run_suite(config), out).plan_replay(plan)["forecast"]
+
+
 def method_plans(config: RunConfig, tasks: Sequence[str]) -> list[Plan]:
     """The protocol's plans, with the frames that the method needs on top of each visit."""
     method = make_method(config)
@@ -241,6 +250,16 @@ def method_plans(config: RunConfig, tasks: Sequence[str]) -> list[Plan]:
             "to task without a boundary; take a method that needs none, such as clear, or protocol sequential"
         )
     return plans
+
+
+def buffer_size_frames(config: RunConfig, layout: UnrollLayout, total_frames: int | None) -> int:
+    """Frames that the replay buffer of a run holds; a budget of bytes is as many as surely fit."""
+    if config.replay_budget is None:
+        return config.buffer_size_frames(total_frames)
+    unrolls = unrolls_within(
+        config.replay_budget, layout, config.replay_store, slots=config.slots, waste_share=config.replay_waste_share
+    )
+    return unrolls * config.slots * layout.frames
 
 
 def run_replay_bytes(config: RunConfig) -> int:
@@ -254,7 +273,7 @@ def replay_bytes(config: RunConfig, spec: TaskSpec, total_frames: int) -> int:
     if method.replay_fraction == 0:
         return 0
     layout = UnrollLayout(spec, config.unroll_steps, make_network(config, spec, method).core_size)
-    frames = config.buffer_size_frames(total_frames)
+    frames = buffer_size_frames(config, layout, total_frames)
     return forecast_bytes(layout, frames, waste_share=config.replay_waste_share).disk_nbytes
 
 

@@ -31,6 +31,13 @@ TABLE: list[tuple[list[str], str]] = [
     ([*RUN, "--optimizer", "sgd"], "optimizer must be one of adam, rmsprop, got 'sgd'"),
     ([*RUN, "--slots", "8"], "batch_unrolls must be between 1 and slots (8), got 32"),
     ([*RUN, "--buffer-frames", "5"], "buffer_frames must be at least 1280"),
+    (
+        [*RUN, "--replay-budget", "5KB"],
+        "replay_budget must be at least 287.7 KB, one unroll of at most 4.5 KB for each",
+    ),
+    ([*RUN, "--replay-budget", "some"], "replay_budget must be a size such as 20GB, in bytes between 1 and"),
+    ([*RUN, "--replay-budget", "1GB", "--buffer-frames", "9k"], "give it, buffer_frames or buffer_share, not two"),
+    ([*RUN, "--replay-frames", "9k"], "did you mean '--buffer-frames'"),
     ([*RUN, "--tasks", ","], "tasks must be a list of texts"),
     ([*RUN, "--preset", "minatr"], "unknown preset 'minatr'; did you mean 'minatar'"),
     ([*RUN, "--config", "gone.yaml"], "config file gone.yaml cannot be read"),

@@ -92,7 +92,11 @@ def test_in_place_and_as_a_copy_end_alike_bit_for_bit(copy: Path, first: Path, t
         assert torch.equal(tensor, learner(copy)[name]), name
 
 
-@pytest.mark.parametrize("changes", [{}, {"buffer_frames": 160}, {"buffer_frames": 600}], ids=["same", "less", "more"])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"buffer_frames": 160}, {"buffer_frames": 600}, {"replay_budget": "35KB"}],
+    ids=["same", "less", "more", "budget"],
+)
 def test_the_buffer_is_a_uniform_sample_of_the_whole_life(first: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
     out = tmp_path / "b"
     clearl.run(resume_from=first, out=out, **NEXT, **changes)
@@ -100,6 +104,9 @@ def test_the_buffer_is_a_uniform_sample_of_the_whole_life(first: Path, tmp_path:
     saved = CheckpointStore(out / "checkpoints").newest()
     assert saved is not None
     old, new = 300 // (5 * 4), changes.get("buffer_frames", 300) // (5 * 4)
+    if "replay_budget" in changes:
+        new = RunDir(out).meta["replay"]["capacity_unrolls"]
+        assert new < old and RunDir(out).meta["replay"]["forecast"].endswith("frames within the budget of 35.0 KB")
     for slot in range(4):
         shard, offered = factory.shard(slot), int(saved.tree["shards"][slot])
         assert offered == 1100 // (5 * 4)
@@ -145,6 +152,15 @@ def test_a_report_of_the_chain_shows_the_past_once(first: Path, tmp_path: Path) 
     assert set(arm["tasks"]) == {"breakout", "breakout@1", "asterix", "freeway"}
 
 
+def test_a_budget_is_kept_from_part_to_part_and_replaced_by_frames(first: Path, tmp_path: Path) -> None:
+    fork_run(plan_extension(first, {**NEXT, "replay_budget": "35KB"}), tmp_path / "b")
+    capacity = RunDir(tmp_path / "b").meta["replay"]["capacity_unrolls"]
+    again = plan_extension(tmp_path / "b", NEXT)
+    assert again.config.replay_budget == 35_000 and again.replay["capacity_unrolls"] == capacity
+    frames = plan_extension(tmp_path / "b", {**NEXT, "buffer_frames": 600})
+    assert frames.config.replay_budget is None and frames.replay["capacity_unrolls"] == 30
+
+
 def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "clearl", "run", *arguments, "--quiet"]
 
@@ -154,6 +170,9 @@ def test_the_command_says_what_changes_and_the_same_command_resumes(first: Path,
         "--from", str(first), "--tasks", "asterix", "--frames-per-visit", "300", "--out", str(tmp_path / "b")
     )
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    drawn = subprocess.run([*line, "--dry-run"], capture_output=True, text=True, env=environment, timeout=200)
+    assert drawn.returncode == 0 and "sequential: 3 segments, 1,100 frames" in drawn.stdout
+    assert not (tmp_path / "b").exists()
     done = subprocess.run(line, capture_output=True, text=True, env=environment, timeout=200)
     assert done.returncode == 0, done.stderr
     assert "frames_per_visit: 400 -> 300" in done.stdout and "goes on from frame 800" in done.stdout
@@ -174,6 +193,7 @@ def test_the_command_says_what_changes_and_the_same_command_resumes(first: Path,
         ({"protocol": "separate", "tasks": ("asterix", "freeway")}, "several networks"),
         ({"method": "progress-compress+clear"}, "another network"),
         ({"buffer_frames": 10}, "buffer_frames must be at least"),
+        ({"replay_budget": "1KB"}, "replay_budget must be at least"),
     ],
 )
 def test_what_cannot_go_on_is_one_line_and_changes_nothing(

@@ -69,6 +69,8 @@ def test_what_is_no_whole_number_is_refused(value):
         ({"anneal": True, "frames_per_visit": None, "episodes_per_visit": 5}, "anneal needs a length in frames"),
         ({"buffer_frames": 1279}, "buffer_frames must be at least 1280"),
         ({"buffer_frames": 1280, "action_repeat": 4}, "buffer_frames must be at least 5120"),
+        ({"buffer_frames": 1280, "replay_budget": "1GB"}, "replay_budget is the size of the replay buffer in bytes"),
+        ({"buffer_share": 0.1, "replay_budget": "1GB"}, "replay_budget is the size of the replay buffer in bytes"),
         (
             {"compress_frames": 500_000, "compress_on_top": False},
             "compress_frames must be less than frames_per_visit (500000)",
@@ -135,6 +137,8 @@ def test_a_higher_layer_takes_back_the_alternative_of_a_lower_one(tmp_path: Path
     assert (by_frames.buffer_frames, by_frames.buffer_share) == (None, 0.1)
     with pytest.raises(ConfigError, match="either frames_per_visit or episodes_per_visit"):
         resolve(flags={"frames_per_visit": 10, "episodes_per_visit": 10})
+    in_bytes = resolve("minatar-schemes", file, {"replay_budget": "2MB"})
+    assert (in_bytes.buffer_frames, in_bytes.replay_budget) == (None, 2_000_000)
     on_top = resolve("paper-atari", flags={"pairs": "both", "replay_ratio": 0.5})
     assert (on_top.replay_fraction, on_top.replay_ratio) == (0.5, 0.5)
 

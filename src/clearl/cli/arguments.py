@@ -94,7 +94,8 @@ _HABITS = {
     **dict.fromkeys(("--total-timesteps", "--timesteps", "--steps", "--frames", "--num-frames"), "--frames-per-visit"),
     **dict.fromkeys(("--batch-size", "-b"), "--batch-unrolls"),
     **dict.fromkeys(("--unroll-length", "--n-steps"), "--unroll-steps"),
-    **dict.fromkeys(("--buffer-size", "--replay-size"), "--buffer-frames"),
+    **dict.fromkeys(("--buffer-size", "--replay-size", "--replay-frames"), "--buffer-frames"),
+    **dict.fromkeys(("--buffer-bytes", "--replay-bytes", "--buffer-budget"), "--replay-budget"),
     **dict.fromkeys(("--ent-coef", "--entropy", "--entropy-coef", "--entropy-cost"), "--entropy-weight"),
     **dict.fromkeys(("--vf-coef", "--value-coef", "--baseline-cost"), "--value-weight"),
     **dict.fromkeys(("--eval-freq", "--eval-every"), "--eval-every-frames"),
@@ -190,6 +191,8 @@ def _metavar(setting: Setting, positional: bool) -> str | None:
         return setting.name.upper()
     if get_origin(setting.kind) is Literal:
         return "|".join(get_args(setting.kind))
+    if setting.is_size:
+        return "SIZE"
     return {int: "N", float: "X", tuple: "A,B,..."}.get(setting.kind, "TEXT")
 
 

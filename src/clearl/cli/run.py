@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from clearl.cli.arguments import Trust, parse_run
 from clearl.cli.main import INTERRUPTED
@@ -18,6 +19,9 @@ from clearl.records.run_dir import RunDir
 from clearl.records.shield import Shield
 from clearl.runtimes.host import quick_imports
 from clearl.runtimes.local.processes import prewarm
+
+if TYPE_CHECKING:
+    from clearl.tasks.plan import Plan
 
 ABOUT = """Train one agent on a stream of tasks. The same command on the same directory goes on where it stopped.
 Settings come from the defaults, then --preset, then --config, then the flags below; `none` unsets one."""
@@ -52,7 +56,7 @@ def main(argv: list[str]) -> int:
     config = resolve(file=args.config, flags=flags)
     import_plugins(named_modules(vars(config)))
     if args.dry_run:
-        return _show_plan(config)
+        return _show_plan(config, Path(args.out))
     return train(config, args.out, console=not args.quiet, arm=args.arm, overwrite=args.overwrite)
 
 
@@ -72,6 +76,10 @@ def go_on(args: RunArgs, flags: dict[str, Any]) -> int:
         extension = plan_extension(Path(source), flags)
         for name, (old, new) in extension.changes.items():
             tell(f"{name}: {old} -> {new}")
+        if args.dry_run:
+            _draw([extension.plan])
+            print(extension.replay["forecast"])
+            return 0
         if extension.replay_lost:
             tell(
                 f"the replay buffer of {source} is gone (kept in RAM, or keep_replay was off): it fills anew from here"
@@ -86,13 +94,20 @@ def go_on(args: RunArgs, flags: dict[str, Any]) -> int:
     return train(config, out, console=not args.quiet, arm=args.arm)
 
 
-def _show_plan(config: RunConfig) -> int:
+def _show_plan(config: RunConfig, out: Path) -> int:
+    from clearl.wiring import planned, planned_replay
+
+    plans = planned(config)
+    _draw(plans)
+    print(planned_replay(config, out, plans[0]))
+    return 0
+
+
+def _draw(plans: Sequence[Plan]) -> None:
     from clearl.cli.plan import draw_plans
-    from clearl.wiring import planned
 
     encoding = getattr(sys.stdout, "encoding", None) or "ascii"
-    print(draw_plans(planned(config), plain="utf" not in encoding.lower()))
-    return 0
+    print(draw_plans(plans, plain="utf" not in encoding.lower()))
 
 
 def train(config: RunConfig, out: str, **options: Any) -> int:

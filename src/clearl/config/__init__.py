@@ -29,10 +29,12 @@ from clearl.config.run import (
     resolve,
     settings,
     to_yaml,
+    with_alternatives_unset,
 )
 
 __all__ = [
     "FOREVER", "MAY_CHANGE", "PRESETS_DIR", "Between", "Count", "Lambda", "Positive", "RunConfig", "Setting", "Share",
     "Tag", "Weight", "diff", "from_yaml", "load_preset", "load_settings", "load_yaml", "names_tagged", "owned_settings",
     "parse_settings", "parse_yaml", "preset_names", "resolve", "settings", "settings_of", "to_yaml",
+    "with_alternatives_unset",
 ]  # fmt: skip

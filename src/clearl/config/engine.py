@@ -46,6 +46,11 @@ class Word:
     value: int
 
 
+@dataclass(frozen=True)
+class Size:
+    """Marks a number of bytes, which may be given with a unit: 20GB, 512MiB."""
+
+
 class Tag(Enum):
     """A property of a setting, written beside its type."""
 
@@ -85,6 +90,7 @@ class Setting:
     group: str
     """The first line of the docstring of the class that declares it: the heading of its group in `--help`."""
     words: tuple[Word, ...] = ()
+    is_size: bool = False
 
     def checked(self, value: Any) -> Any:
         """The value in the field's own type, or an error that names the field and what it takes."""
@@ -93,7 +99,7 @@ class Setting:
         for word in self.words:
             if value in (word.text, word.value) and not isinstance(value, bool):
                 return word.value
-        converted = _converted(value, self.kind)
+        converted = _converted(as_bytes(value) if self.is_size else value, self.kind)
         if converted is None or (self.limits and not self.limits.low <= converted <= self.limits.high):
             raise ConfigError(f"{self.name} must be {self.expected}, got {shown(value)}")
         return converted
@@ -104,7 +110,9 @@ class Setting:
         if get_origin(self.kind) is Literal:
             text = "one of " + ", ".join(get_args(self.kind))
         else:
-            text = _IN_WORDS[self.kind] + (f" {self.limits}" if self.limits else "")
+            text = ("a size such as 20GB, in bytes" if self.is_size else _IN_WORDS[self.kind]) + (
+                f" {self.limits}" if self.limits else ""
+            )
             text += "".join(f" or {word.text}" for word in self.words)
         return text + (" or none" if self.optional else "")
 
@@ -117,7 +125,7 @@ def settings_of(kind: type) -> dict[str, Setting]:
 
 
 def _setting(kind: type, field: dataclasses.Field[Any], hint: Any) -> Setting:
-    limits, text, tags, optional, words = None, "", set(), False, ()
+    limits, text, tags, optional, words, is_size = None, "", set(), False, (), False
     declaring = next(part for part in reversed(kind.__mro__) if field.name in vars(part).get("__annotations__", {}))
     heading = (declaring.__doc__ or declaring.__name__).partition("\n")[0].rstrip(".")
     while True:
@@ -127,13 +135,16 @@ def _setting(kind: type, field: dataclasses.Field[Any], hint: Any) -> Setting:
                 text = extra if isinstance(extra, str) else text
                 tags |= {extra} if isinstance(extra, Tag) else set()
                 words += (extra,) if isinstance(extra, Word) else ()
+                is_size = is_size or isinstance(extra, Size)
             hint = hint.__origin__
         elif get_origin(hint) in (Union, types.UnionType):
             optional = True
             (hint,) = (part for part in get_args(hint) if part is not type(None))
         else:
             plain = tuple if get_origin(hint) is tuple else hint
-            return Setting(field.name, plain, optional, limits, text, frozenset(tags), field.default, heading, words)
+            return Setting(
+                field.name, plain, optional, limits, text, frozenset(tags), field.default, heading, words, is_size
+            )  # fmt: skip
 
 
 def _converted(value: Any, kind: Any) -> Any:
@@ -177,6 +188,21 @@ def _as_number(text: str) -> int | float:
         raise ValueError(text)
     value = value.scaleb(power)
     return int(value) if value == value.to_integral_value() else float(digits.replace("_", "")) * 10**power
+
+
+_UNITS = {"k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def as_bytes(value: Any) -> Any:
+    """A size as people write it, in bytes: 20GB, 1.5 TB, 512MiB, 512M; anything else as it is."""
+    found = re.fullmatch(r"\s*([\d._]+)\s*([kmgt]?)(i?)b?\s*", value, re.IGNORECASE) if isinstance(value, str) else None
+    if found is None or (found[3] and not found[2]):
+        return value
+    try:
+        number = _as_number(found[1])
+    except ValueError:
+        return value
+    return int(number * (1024 if found[3] else 1000) ** _UNITS.get(found[2].lower(), 0))
 
 
 def shown(value: Any) -> str:

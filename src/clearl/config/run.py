@@ -14,6 +14,7 @@ from clearl.config.engine import (
     Positive,
     Setting,
     Share,
+    Size,
     Tag,
     Word,
     dump_yaml,
@@ -126,6 +127,9 @@ class RunConfig:
 
     buffer_frames: Annotated[Count | None, "size of the replay buffer; default: by buffer_share"] = None
     buffer_share: Annotated[float, Between(1e-6, 1), "size of the replay buffer as a share of all frames"] = 0.5
+    replay_budget: Annotated[
+        int | None, Between(1, 10**18), Size(), "size of the replay buffer in bytes, e.g. 20GB or 512MiB"
+    ] = None
     replay_state: Annotated[
         Literal["stored", "zero", "burn-in"], "LSTM: the state that replayed unrolls start from"
     ] = "stored"
@@ -220,12 +224,16 @@ class RunConfig:
         return (*(name for name in ("tensorboard", "wandb", "trackio") if getattr(self, name)), *self.mirrors)
 
     def buffer_size_frames(self, total_frames: int | None) -> int:
-        """Frames that the replay buffer holds, out of `total_frames` of training (None: unknown, by episodes)."""
+        """Frames that the replay buffer holds, out of `total_frames` of training (None: unknown, by episodes).
+
+        Not for a buffer in bytes, whose frames depend on the tasks: see `clearl.wiring.buffer_size_frames`.
+        """
         if self.buffer_frames is not None:
             return self.buffer_frames
         if total_frames is None:
             raise ConfigError(
-                "buffer_share needs a length in frames; with episodes_per_visit or cycles forever give buffer_frames"
+                "buffer_share needs a length in frames; with episodes_per_visit or cycles forever give buffer_frames "
+                "or replay_budget"
             )
         return max(1, int(self.buffer_share * total_frames))
 
@@ -288,6 +296,8 @@ def _conflicts(c: RunConfig) -> Iterator[str]:
     smallest = c.slots * c.unroll_steps * (c.action_repeat or 1)
     if c.buffer_frames is not None and c.buffer_frames < smallest:
         yield f"buffer_frames must be at least {smallest} (slots x unroll_steps x action_repeat), got {c.buffer_frames}"
+    if c.replay_budget is not None and (c.buffer_frames is not None or c.buffer_share != RunConfig.buffer_share):
+        yield "replay_budget is the size of the replay buffer in bytes: give it, buffer_frames or buffer_share, not two"
     if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", c.device):
         yield f"device must be cpu, cuda, cuda:N or mps, got {c.device!r}"
     if c.runtime == "inline" and c.device != "cpu":
@@ -300,7 +310,7 @@ def _conflicts(c: RunConfig) -> Iterator[str]:
 # Of each group a layer that gives one value takes back what lower layers gave for the others.
 _EXCLUSIVE = (
     ("frames_per_visit", "episodes_per_visit"),
-    ("buffer_frames", "buffer_share"),
+    ("buffer_frames", "buffer_share", "replay_budget"),
     ("replay_fraction", "replay_ratio"),
 )
 
@@ -316,12 +326,15 @@ def resolve(
     merged: dict[str, Any] = {}
     for layer in layers:
         _check_keys(layer)
-        for group in _EXCLUSIVE:
-            if any(layer.get(key) is not None for key in group):
-                merged |= {key: _unset(key) for key in group if key not in layer}
-        merged |= layer
+        merged |= with_alternatives_unset(layer)
     merged["preset"] = name
     return RunConfig(**merged)
+
+
+def with_alternatives_unset(layer: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a layer gives, and none or the default for those that they replace."""
+    groups = (group for group in _EXCLUSIVE if any(layer.get(key) is not None for key in group))
+    return {key: _unset(key) for group in groups for key in group} | dict(layer)
 
 
 def _unset(key: str) -> Any:

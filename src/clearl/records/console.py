@@ -55,6 +55,10 @@ class Console:
         if self._out.is_terminal:
             self._live = Live(console=self._out, auto_refresh=False, transient=False)
 
+    def say(self, line: str) -> None:
+        """Print a line above the view."""
+        self._out.print(line, soft_wrap=True, highlight=False, markup=False)
+
     def close(self) -> None:
         """Draw the last state and give the terminal back."""
         if self._drawn_at is not None:  # a run that never began leaves nothing but its error

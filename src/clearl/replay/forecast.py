@@ -22,6 +22,7 @@ StoreKind = Literal["ram", "disk"]
 
 _USABLE_SHARE = 0.9  # of what is free: the rest of the machine lives on too
 _RAM_OVERHEAD_NBYTES = 80  # an unroll's place in the index, its bytes object, the allocator's rounding
+_FRAMING_NBYTES = 24  # the headers of our codec and of zstd around incompressible bytes
 _INDEX_NBYTES = 32  # an unroll's place in the index of the disk store
 
 
@@ -42,7 +43,7 @@ def cautious_unroll_nbytes(layout: UnrollLayout) -> float:
     """Bytes of an encoded unroll that few tasks exceed; used where none could be measured."""
     observation, frames = layout.spec.observation, layout.fields["frames"]
     saved = sum(_saved_nbytes(part) for part in observation.parts.values())
-    return layout.nbytes - saved * frames.shape[0]
+    return layout.nbytes - saved * frames.shape[0] + _FRAMING_NBYTES
 
 
 def _saved_nbytes(part: PartSpec) -> float:
@@ -79,6 +80,20 @@ def forecast_bytes(
     )
 
 
+def unrolls_within(
+    budget_nbytes: int, layout: UnrollLayout, kind: Literal["auto", "ram", "disk"], *, slots: int, waste_share: float
+) -> int:
+    """Unrolls of one slot that keep the full buffer within `budget_nbytes`, in either store where `kind` is auto."""
+    one = forecast_bytes(layout, layout.frames, waste_share=waste_share)
+    each = {"disk": one.disk_nbytes, "ram": one.ram_nbytes, "auto": max(one.disk_nbytes, one.ram_nbytes)}[kind]
+    if (unrolls := budget_nbytes // (each * slots)) >= 1:
+        return unrolls
+    raise ConfigError(
+        f"replay_budget must be at least {human_nbytes(each * slots)}, one unroll of at most {human_nbytes(each)} for "
+        f"each of {slots} slots, got {human_nbytes(budget_nbytes)}"
+    )
+
+
 def choose_store(
     kind: Literal["auto", "ram", "disk"],
     *,
@@ -104,16 +119,17 @@ def choose_store(
     }
     need = (
         f"{forecast.unrolls:,} unrolls of {'' if forecast.measured else 'at most about '}"
-        f"{_human(forecast.unroll_nbytes)} need {_human(forecast.disk_nbytes)} of disk ({_human(free_disk)} free) "
-        f"or {_human(forecast.ram_nbytes)} of RAM ({_human(free_ram)} free)"
+        f"{human_nbytes(forecast.unroll_nbytes)} need {human_nbytes(forecast.disk_nbytes)} of disk "
+        f"({human_nbytes(free_disk)} free) or {human_nbytes(forecast.ram_nbytes)} of RAM "
+        f"({human_nbytes(free_ram)} free)"
     )
     wanted: tuple[StoreKind, ...] = ("disk", "ram") if kind == "auto" else (kind,)
     for store in wanted:
         if fits[store]:
             return store, f"replay: {need}; kept {'on disk' if store == 'disk' else 'in RAM'}"
     raise ConfigError(
-        f"replay does not fit: {need}, and replay_store is {kind!r}; give a smaller buffer_frames or buffer_share, "
-        "another replay_store, or an output directory on a larger disk"
+        f"replay does not fit: {need}, and replay_store is {kind!r}; give a smaller buffer_frames, buffer_share "
+        "or replay_budget, another replay_store, or an output directory on a larger disk"
     )
 
 
@@ -139,7 +155,8 @@ def _available_ram_nbytes(meminfo: Path = Path("/proc/meminfo")) -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
-def _human(nbytes: float) -> str:
+def human_nbytes(nbytes: float) -> str:
+    """A number of bytes as people write it."""
     for unit in ("bytes", "KB", "MB", "GB"):
         if nbytes < 1000:
             return f"{nbytes:.0f} {unit}" if unit == "bytes" else f"{nbytes:.1f} {unit}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clearl.config import RunConfig, resolve
+from clearl.config import RunConfig, from_yaml, resolve, to_yaml
 from clearl.config.engine import parse_yaml
 from clearl.errors import ConfigError
 
@@ -41,6 +41,24 @@ def test_numbers_in_a_file_may_be_written_short(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("frames_per_visit: 100k\nbuffer_frames: 2e6\nlearning_rate: 6e-4\n")
     config = resolve(file=tmp_path / "a.yaml")
     assert (config.frames_per_visit, config.buffer_frames, config.learning_rate) == (100_000, 2_000_000, 6e-4)
+
+
+SIZES = {
+    "20GB": 20 * 10**9, "1.5TB": 15 * 10**11, "512MiB": 512 * 2**20, "1 gib": 2**30, "300k": 300_000, "7": 7, "7B": 7,
+    "2_000 KB": 2_000_000, 40: 40,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SIZES)
+def test_a_size_may_have_a_unit(text: str | int, tmp_path: Path) -> None:
+    config = RunConfig(replay_budget=text)
+    assert config.replay_budget == SIZES[text] and from_yaml(to_yaml(config)) == config
+
+
+@pytest.mark.parametrize("text", ["lots", "GB", "20 apples", "-3GB", "0GB", "7iB", "1e30TB", "20GBB", True])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="replay_budget must be a size such as 20GB, in bytes between 1 and"):
+        RunConfig(replay_budget=text)
 
 
 LEVELS = "abcdefghi"

@@ -11,7 +11,13 @@ import pytest
 from clearl.errors import ConfigError
 from clearl.replay.codec import Codec
 from clearl.replay.disk import DiskStore
-from clearl.replay.forecast import cautious_unroll_nbytes, forecast_bytes, free_disk_nbytes, free_ram_nbytes
+from clearl.replay.forecast import (
+    cautious_unroll_nbytes,
+    forecast_bytes,
+    free_disk_nbytes,
+    free_ram_nbytes,
+    unrolls_within,
+)
 from clearl.replay.shard import ReplayShard
 from clearl.replay.store import RamStore, choose_store, open_store
 from clearl.spaces import discrete_spec
@@ -25,7 +31,7 @@ def test_the_cautious_forecast_covers_scalars_that_cannot_be_compressed(layout, 
     row = make_row(layout, 0)
     if len(layout.spec.observation.frame_shape) == 3:  # pictures are expected to be compressible, all else is not
         row = replace(row, frames=np.zeros_like(row.frames))
-    assert len(Codec(layout).encode(row)) <= cautious_unroll_nbytes(layout) + 64
+    assert len(Codec(layout).encode(row)) <= cautious_unroll_nbytes(layout)
 
 
 def test_a_sample_makes_the_forecast_exact_for_data_of_its_kind(tmp_path):
@@ -69,6 +75,28 @@ def test_what_does_not_fit_is_refused_with_the_numbers(kind, ram, disk):
     message = str(caught.value)
     assert f"({disk:.1f} GB free)" in message and f"({ram:.1f} GB free)" in message
     assert "buffer_frames" in message and kind in message
+
+
+@pytest.mark.parametrize("kind", ["disk", "ram"])
+def test_a_full_buffer_stays_within_its_budget(kind, tmp_path, layout, make_row):
+    budget, slots = max(40 * layout.nbytes, 100_000), 2
+    unrolls = unrolls_within(budget, layout, kind, slots=slots, waste_share=0.5)
+    assert forecast_bytes(layout, (unrolls + 1) * slots * layout.frames).disk_nbytes > budget or kind == "ram"
+    store = open_store(kind, tmp_path)
+    shard = ReplayShard(codec=Codec(layout), capacity_unrolls=unrolls, seed=0, slot=0, store=store)
+    for index in range(3 * unrolls):
+        row = make_row(layout, index)
+        shard.insert(replace(row, frames=np.zeros_like(row.frames)))
+    assert unrolls > 1 and shard.nbytes <= budget / slots
+
+
+def test_a_budget_below_one_unroll_a_slot_is_refused_with_the_least():
+    least = unrolls_within(10**9, ATARI, "auto", slots=1, waste_share=0.5)
+    with pytest.raises(
+        ConfigError, match=r"replay_budget must be at least 482.2 KB, one unroll of .* for each of 8 slots"
+    ):
+        unrolls_within(10**5, ATARI, "auto", slots=8, waste_share=0.5)
+    assert least == unrolls_within(10**9, ATARI, "disk", slots=1, waste_share=0.5)
 
 
 def test_free_bytes_are_those_of_this_machine(tmp_path):
