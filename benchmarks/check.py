@@ -28,7 +28,7 @@ from benchmarks.turns import seconds_for_the_same
 
 from clearl.bench.endtoend import long_enough, train
 from clearl.bench.measure import measure
-from clearl.bench.stages import Stage
+from clearl.bench.stages import StageProcesses
 from clearl.bench.workloads import workload
 from clearl.config import RunConfig, to_yaml
 from clearl.records.schema import METRICS_FILE
@@ -122,7 +122,7 @@ def share_of_peak(name: str, **changes: object) -> Callable[[Options], list[floa
     def values(options: Options) -> list[float]:
         config = workload(name, **changes)
         shares = []
-        with Stage("learner", config) as learner, Stage("matmul", config) as peak:
+        with StageProcesses("learner", config) as learner, StageProcesses("matmul", config) as peak:
             learner.wait_until_ready()
             peak.wait_until_ready()
             for _ in range(options.repeats):

@@ -22,7 +22,7 @@ _INTERVALS = 1.2
 
 
 @dataclass(frozen=True)
-class Trained:
+class MeasuredRun:
     """What a run achieved."""
 
     frames_per_s: float
@@ -37,7 +37,9 @@ def long_enough(config: RunConfig, seconds: float, guess_frames_per_s: float) ->
     return max(seconds, _INTERVALS * config.eval_every_frames / guess_frames_per_s)
 
 
-def train(config: RunConfig, seconds: float, guess_frames_per_s: float, *, warm_share: float = _WARM_SHARE) -> Trained:
+def train(
+    config: RunConfig, seconds: float, guess_frames_per_s: float, *, warm_share: float = _WARM_SHARE
+) -> MeasuredRun:
     """Train for about `seconds`, if the guess is right; the run's length is given in frames."""
     config = sized(config, seconds * guess_frames_per_s)
     with tempfile.TemporaryDirectory(prefix="clearl-bench-") as directory:
@@ -50,7 +52,7 @@ def train(config: RunConfig, seconds: float, guess_frames_per_s: float, *, warm_
         rows = read_rows(out / METRICS_FILE)
     frames, rate = achieved(rows, warm_share)
     (summary,) = [row for row in rows if row["kind"] == "summary"]
-    return Trained(rate, frames, summary["seconds"])
+    return MeasuredRun(rate, frames, summary["seconds"])
 
 
 def achieved(rows: Sequence[Row], warm_share: float = _WARM_SHARE) -> tuple[int, float]:

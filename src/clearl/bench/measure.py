@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from clearl.bench.endtoend import Trained, long_enough, train
-from clearl.bench.stages import STAGES, Reading, Stage, ideal_rate
+from clearl.bench.endtoend import MeasuredRun, long_enough, train
+from clearl.bench.stages import STAGES, Reading, StageProcesses, ideal_rate
 from clearl.bench.workloads import workload
 from clearl.config import RunConfig
 from clearl.records.run_dir import describe_machine, describe_versions
@@ -28,10 +28,10 @@ def measure(
     """All figures of a workload, as JSON types."""
     config = config or workload(name)
     readings: dict[str, list[Reading]] = {stage: [] for stage in STAGES}
-    runs: list[Trained] = []
+    runs: list[MeasuredRun] = []
     ideals: list[float] = []
     with ExitStack() as stack:
-        stages = [stack.enter_context(Stage(stage, config)) for stage in STAGES]
+        stages = [stack.enter_context(StageProcesses(stage, config)) for stage in STAGES]
         for stage in stages:
             stage.wait_until_ready()
         for repeat in range(repeats):
@@ -46,7 +46,7 @@ def measure(
 
 
 def _result(
-    name: str, config: RunConfig, readings: Mapping[str, list[Reading]], runs: list[Trained], ideals: list[float]
+    name: str, config: RunConfig, readings: Mapping[str, list[Reading]], runs: list[MeasuredRun], ideals: list[float]
 ) -> dict[str, Any]:
     ratios = [run.frames_per_s / ideal for run, ideal in zip(runs, ideals, strict=True)]
     return {

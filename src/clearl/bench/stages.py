@@ -30,7 +30,7 @@ class Reading:
     """Seconds by name; the learner's only."""
 
 
-class Stage:
+class StageProcesses:
     """The processes of one stage, which wait while they are not asked. Use as a context."""
 
     def __init__(self, name: str, config: RunConfig) -> None:
@@ -38,7 +38,7 @@ class Stage:
         self._children: list[subprocess.Popen[str]] = []
         self.flops_per_frame = 0.0
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> StageProcesses:
         processes = cores() if self.name in _ON_EVERY_CORE else 1
         task = json.dumps({"stage": self.name, "config": to_yaml(self._config), "processes": processes})
         for _ in range(processes):

@@ -16,7 +16,7 @@ from clearl.errors import ClearlError, ConfigError
 from clearl.plugins import import_plugins
 
 if TYPE_CHECKING:
-    from clearl.tasks.checker import Finding
+    from clearl.tasks.checker import EnvFinding
 
 ABOUT = "Play environments at random and say what would hurt training, with the remedy. Exit code 1 if one cannot work."
 
@@ -86,7 +86,7 @@ class _Watchdog:
                 os._exit(1)
 
 
-def _show(name: str, findings: list[Finding]) -> int:
+def _show(name: str, findings: list[EnvFinding]) -> int:
     if not findings:
         print(f"{name}: fit for training")
     for finding in findings:

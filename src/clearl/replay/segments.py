@@ -87,7 +87,7 @@ RECORD = np.dtype(
 
 
 @dataclass
-class Scan:
+class SegmentScan:
     """What is in one segment file."""
 
     records: np.ndarray
@@ -99,7 +99,7 @@ class Scan:
     """Where an incomplete last record begins; None if the file ends with a whole one, good or bad."""
 
 
-def scan_segment(files: FilePool, path: str, segment: int, key: ShardKey) -> Scan:
+def scan_segment(files: FilePool, path: str, segment: int, key: ShardKey) -> SegmentScan:
     """Read a segment file and check every record; after damage, go on at the next record that is whole."""
     try:
         with files.use(path) as descriptor:
@@ -114,7 +114,7 @@ def scan_segment(files: FilePool, path: str, segment: int, key: ShardKey) -> Sca
         raise CorruptFileError(f"{path} cannot be read: {error.strerror}; remove it to go on without it") from error
 
 
-def _scan(data: bytes | mmap.mmap, segment: int, key: ShardKey) -> Scan:
+def _scan(data: bytes | mmap.mmap, segment: int, key: ShardKey) -> SegmentScan:
     found: list[tuple[int, int, int, int, int]] = []
     offset, size, damaged, torn_from = 0, len(data), 0, None
     while offset < size:
@@ -132,7 +132,7 @@ def _scan(data: bytes | mmap.mmap, segment: int, key: ShardKey) -> Scan:
         else:
             damaged += 1
         offset = size if resumed is None else resumed
-    return Scan(np.array(found, RECORD), size, damaged, torn_from)
+    return SegmentScan(np.array(found, RECORD), size, damaged, torn_from)
 
 
 def _whole_header(data: bytes | mmap.mmap, offset: int, key: ShardKey) -> Header | None:

@@ -32,17 +32,17 @@ _PANELS = {
 _STYLES = {"new": "-", "replay": (0, (3, 1.5))}
 _COLUMNS = 3
 
-Curves = dict[tuple[str, str], Curve]
+CurvesByName = dict[tuple[str, str], Curve]
 """Of one arm, by half and figure."""
 
 
-def read(arms: Sequence[Arm]) -> dict[str, Curves]:
+def read(arms: Sequence[Arm]) -> dict[str, CurvesByName]:
     """The diagnostics of each arm that has some, as means over its runs."""
     found = {arm.name: [_curves(run) for run in arm.runs] for arm in arms}
     return {name: _mean(runs) for name, runs in found.items() if any(runs)}
 
 
-def draw(new_figure: Any, diagnosed: dict[str, Curves]) -> Any:
+def draw(new_figure: Any, diagnosed: dict[str, CurvesByName]) -> Any:
     """A panel for each figure, a line for each arm and half."""
     from matplotlib.lines import Line2D
 
@@ -66,7 +66,7 @@ def draw(new_figure: Any, diagnosed: dict[str, Curves]) -> Any:
     return figure
 
 
-def _curves(run: Run) -> Curves:
+def _curves(run: Run) -> CurvesByName:
     points: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for row in _rows(run):
         for half in _STYLES:
@@ -91,7 +91,7 @@ def _rows(run: Run) -> Iterator[Row]:
                 yield row
 
 
-def _mean(runs: Sequence[Curves]) -> Curves:
+def _mean(runs: Sequence[CurvesByName]) -> CurvesByName:
     """Over the runs that have a curve, at the frames of the longest."""
     means = {}
     for key in dict.fromkeys(key for curves in runs for key in curves):

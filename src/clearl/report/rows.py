@@ -18,7 +18,7 @@ _LARGEST = 1e30
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class EvalPoint:
     """One `eval` row, its frames on the common axis."""
 
     task: str
@@ -33,7 +33,7 @@ class Evaluation:
 class Parsed:
     """What the rows of one run hold."""
 
-    evaluations: list[Evaluation] = field(default_factory=list)
+    evaluations: list[EvalPoint] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     planned_frames: float | None = None
     seen_frames: float = 0.0
@@ -101,7 +101,7 @@ def finite(value: Any) -> float:
     return float(value)
 
 
-def curves(evaluations: Sequence[Evaluation], *, end: float) -> dict[str, Curve]:
+def curves(evaluations: Sequence[EvalPoint], *, end: float) -> dict[str, Curve]:
     """The evaluated return of each task.
 
     The last round may overshoot the plan; what it measured is the score at the plan's end.
@@ -112,7 +112,7 @@ def curves(evaluations: Sequence[Evaluation], *, end: float) -> dict[str, Curve]
     return {task: _curve(np.array(values)) for task, values in points.items()}
 
 
-def success_curves(evaluations: Sequence[Evaluation], *, end: float) -> dict[str, Curve]:
+def success_curves(evaluations: Sequence[EvalPoint], *, end: float) -> dict[str, Curve]:
     """The success rate of each task whose environment says what success is."""
     points: dict[str, list[tuple[float, float, float]]] = {}
     for one in evaluations:
@@ -121,7 +121,7 @@ def success_curves(evaluations: Sequence[Evaluation], *, end: float) -> dict[str
     return {task: _curve(np.array(values)) for task, values in points.items()}
 
 
-def switch_returns(evaluations: Sequence[Evaluation]) -> dict[str, dict[int, float]]:
+def switch_returns(evaluations: Sequence[EvalPoint]) -> dict[str, dict[int, float]]:
     """Task to segment to the return evaluated at its end; of a repeated evaluation, the last."""
     table: dict[str, dict[int, float]] = {}
     for one in evaluations:
@@ -143,7 +143,7 @@ def _take_eval(parsed: Parsed, row: Row, scale: float) -> None:
     segment = row.get("segment") if row.get("switch") else None
     success = row.get("success_rate")
     parsed.evaluations.append(
-        Evaluation(
+        EvalPoint(
             task=clean_name(row["task"]),
             frames=frames,
             value=finite(row["return"]),

@@ -21,7 +21,7 @@ LARGE_OBSERVATION = 100.0
 
 
 @dataclass(frozen=True)
-class Finding:
+class EnvFinding:
     """Something about an environment that a user should know before training on it."""
 
     severity: Severity
@@ -39,20 +39,22 @@ class _Play:
     largest_observation: float = 0.0
     ends: list[tuple[int, bool]] = field(default_factory=list)
     """Length of each episode, and whether it was terminated rather than truncated."""
-    findings: dict[Finding, None] = field(default_factory=dict)
+    findings: dict[EnvFinding, None] = field(default_factory=dict)
 
     @property
     def failed(self) -> bool:
         return any(finding.severity == "error" for finding in self.findings)
 
 
-def check_env(env_id: str, *, steps: int = 2_000, beat: Callable[[str], object] = lambda what: None) -> list[Finding]:
+def check_env(
+    env_id: str, *, steps: int = 2_000, beat: Callable[[str], object] = lambda what: None
+) -> list[EnvFinding]:
     """All that is wrong with a Gymnasium environment, the worst first; an empty list is a clean bill of health.
 
     `beat` is told what the environment is asked to do next, so that a caller can tell a hang from slow play.
     """
     env_id = env_id.removeprefix("gym:")
-    findings: dict[Finding, None] = {}
+    findings: dict[EnvFinding, None] = {}
     for check in (_check_spaces, _check_signatures, _check_play):
         try:
             beat("making it")
@@ -60,7 +62,7 @@ def check_env(env_id: str, *, steps: int = 2_000, beat: Callable[[str], object] 
         except UnknownNameError:
             raise
         except ClearlError as error:
-            return [Finding("error", str(error), "make the environment constructible with gymnasium.make alone")]
+            return [EnvFinding("error", str(error), "make the environment constructible with gymnasium.make alone")]
         try:
             findings.update(dict.fromkeys(check(env_id, env, steps)))
         finally:
@@ -95,7 +97,7 @@ class _Watched:
         return self._env.step(action)
 
 
-def _check_spaces(env_id: str, env: Any, steps: int) -> Iterator[Finding]:
+def _check_spaces(env_id: str, env: Any, steps: int) -> Iterator[EnvFinding]:
     parts: list[tuple[Callable[[str, Any], object], Any]] = [
         (describe_observations, env.observation_space),
         (describe_actions, env.action_space),
@@ -105,10 +107,10 @@ def _check_spaces(env_id: str, env: Any, steps: int) -> Iterator[Finding]:
             read(env_id, space)
         except ConfigError as error:
             problem, _, remedy = str(error).partition("; ")
-            yield Finding("error", problem, remedy)
+            yield EnvFinding("error", problem, remedy)
 
 
-def _check_signatures(env_id: str, env: Any, steps: int) -> Iterator[Finding]:
+def _check_signatures(env_id: str, env: Any, steps: int) -> Iterator[EnvFinding]:
     # The bare environment: Gymnasium's wrappers would fail first, with words about themselves.
     bare = env.unwrapped
     try:
@@ -118,7 +120,7 @@ def _check_signatures(env_id: str, env: Any, steps: int) -> Iterator[Finding]:
         yield _raised("reset(seed=1)", error, remedy)
         return
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict)):
-        yield Finding(
+        yield EnvFinding(
             "error", f"reset returns {_kind(answer)}", "return the pair (observation, info), info being a dict"
         )
         return
@@ -128,7 +130,7 @@ def _check_signatures(env_id: str, env: Any, steps: int) -> Iterator[Finding]:
         yield _raised("step", error, "mend step; the traceback shows where")
         return
     if not (isinstance(answer, tuple) and len(answer) == 5):
-        yield Finding(
+        yield EnvFinding(
             "error",
             f"step returns {_kind(answer)}",
             "return (observation, reward, terminated, truncated, info); Gym's old `done` was split in two, because a "
@@ -136,7 +138,7 @@ def _check_signatures(env_id: str, env: Any, steps: int) -> Iterator[Finding]:
         )
 
 
-def _check_play(env_id: str, env: Any, steps: int) -> Iterator[Finding]:
+def _check_play(env_id: str, env: Any, steps: int) -> Iterator[EnvFinding]:
     play = _play(env_id, env, seed=1, steps=steps)
     yield from play.findings
     if play.failed:
@@ -147,11 +149,11 @@ def _check_play(env_id: str, env: Any, steps: int) -> Iterator[Finding]:
     fresh_env.close()
     remedy = "draw every random number from self.np_random, which super().reset(seed=seed) seeds"
     if not _same(play, fresh):
-        yield Finding(
+        yield EnvFinding(
             "warning", "two environments with the same seed and actions differ: runs cannot be repeated", remedy
         )
     elif not _same(play, again):
-        yield Finding(
+        yield EnvFinding(
             "warning", "after reset with the same seed the same actions lead elsewhere", remedy + "; reset all"
         )
     yield from _check_ends(env, play, steps)
@@ -170,7 +172,7 @@ def _play(env_id: str, env: Any, *, seed: int, steps: int) -> _Play:
         problem = writer.write(observation, frame[0])
         if problem is not None:
             remedy = f"return what observation_space promises: {env.observation_space}"
-            play.findings[Finding("error", problem, remedy)] = None
+            play.findings[EnvFinding("error", problem, remedy)] = None
             return
         if len(play.observations) <= COMPARED_STEPS:
             play.observations.append(frame.copy())
@@ -181,7 +183,7 @@ def _play(env_id: str, env: Any, *, seed: int, steps: int) -> _Play:
         )
         if not env.observation_space.contains(given):
             play.findings[
-                Finding("warning", "an observation lies outside observation_space", "correct its bounds or dtype")
+                EnvFinding("warning", "an observation lies outside observation_space", "correct its bounds or dtype")
             ] = None
 
     try:
@@ -204,43 +206,45 @@ def _play(env_id: str, env: Any, *, seed: int, steps: int) -> _Play:
     return play
 
 
-def _check_answer(reward: Any, terminated: Any, truncated: Any) -> Iterator[Finding]:
+def _check_answer(reward: Any, terminated: Any, truncated: Any) -> Iterator[EnvFinding]:
     if np.ndim(reward) != 0 or not math.isfinite(reward):
-        yield Finding("error", f"a reward is {reward!r}", "return a finite number as reward")
+        yield EnvFinding("error", f"a reward is {reward!r}", "return a finite number as reward")
     for name, value in (("terminated", terminated), ("truncated", truncated)):
         if not isinstance(value, bool | np.bool_):
-            yield Finding("warning", f"{name} is {_kind(value)}, not a bool", f"return bool({name})")
+            yield EnvFinding("warning", f"{name} is {_kind(value)}, not a bool", f"return bool({name})")
 
 
-def _check_ends(env: Any, play: _Play, steps: int) -> Iterator[Finding]:
+def _check_ends(env: Any, play: _Play, steps: int) -> Iterator[EnvFinding]:
     limit = env.spec.max_episode_steps if env.spec is not None else None
     lengths = {length for length, _ in play.ends}
     remedy = "register it with max_episode_steps=N, or wrap it in gymnasium.wrappers.TimeLimit"
     if limit is None and not play.ends:
-        yield Finding("warning", f"no episode ended in {steps} random steps, and there is no time limit", remedy)
+        yield EnvFinding("warning", f"no episode ended in {steps} random steps, and there is no time limit", remedy)
     elif limit is None and all(terminated for _, terminated in play.ends):
-        yield Finding("note", "there is no time limit: an agent that avoids the end plays for ever", remedy)
+        yield EnvFinding("note", "there is no time limit: an agent that avoids the end plays for ever", remedy)
     if len(play.ends) >= 3 and len(lengths) == 1 and all(terminated for _, terminated in play.ends):
-        yield Finding(
+        yield EnvFinding(
             "warning",
             f"every episode was terminated after {lengths.pop()} steps, which looks like a time limit",
             "report a time limit as truncated, so that the agent does not learn to fear the clock",
         )
 
 
-def _check_scales(play: _Play, steps: int) -> Iterator[Finding]:
+def _check_scales(play: _Play, steps: int) -> Iterator[EnvFinding]:
     if play.largest_observation > LARGE_OBSERVATION:
-        yield Finding(
+        yield EnvFinding(
             "warning",
             f"observations reach {play.largest_observation:.3g}; networks learn badly from such numbers",
             "scale them to about -1..1, for instance with gymnasium.wrappers.RescaleObservation",
         )
     largest = max(map(abs, play.rewards), default=0.0)
     if largest == 0:
-        yield Finding("note", f"no reward in {steps} random steps", "expect slow learning, or reward steps on the way")
+        yield EnvFinding(
+            "note", f"no reward in {steps} random steps", "expect slow learning, or reward steps on the way"
+        )
     elif largest > 1:
         problem = f"rewards reach {largest:.3g}; training clips them to [-1, 1] (evaluation does not)"
-        yield Finding("note", problem, "scale them, or train with --reward-clip none")
+        yield EnvFinding("note", problem, "scale them, or train with --reward-clip none")
 
 
 def _same(one: _Play, other: _Play) -> bool:
@@ -251,9 +255,9 @@ def _same(one: _Play, other: _Play) -> bool:
     )
 
 
-def _raised(what: str, error: Exception, remedy: str) -> Finding:
+def _raised(what: str, error: Exception, remedy: str) -> EnvFinding:
     text = "".join(traceback.format_exception(error)).rstrip()
-    return Finding("error", f"{what} raised {type(error).__name__}: {error}\n{text}", remedy)
+    return EnvFinding("error", f"{what} raised {type(error).__name__}: {error}\n{text}", remedy)
 
 
 def _kind(value: Any) -> str:

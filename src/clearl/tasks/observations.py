@@ -23,7 +23,7 @@ _MOST_DEPTH = 16
 
 
 @dataclass(frozen=True)
-class Part:
+class ObservationPart:
     """One array or number of an observation: where it is found, and what it becomes."""
 
     path: tuple[str | int, ...]
@@ -104,7 +104,7 @@ class TaskObservations:
         self.description = description
         self.parts = _parts(description, (), 0)
 
-    def value(self, observation: Any, part: Part) -> np.ndarray:
+    def value(self, observation: Any, part: ObservationPart) -> np.ndarray:
         """One part of an observation; raises where it is not there."""
         for key in part.path:
             observation = observation[key]
@@ -152,7 +152,7 @@ class ObservationWriter:
         return None
 
 
-def _placed(part: Part, common: PartSpec) -> tuple[tuple[slice, ...], float | None]:
+def _placed(part: ObservationPart, common: PartSpec) -> tuple[tuple[slice, ...], float | None]:
     """Where a part lies in the common one; and what it is multiplied by.
 
     What networks do with uint8 is done here where tasks with other dtypes force float32.
@@ -215,7 +215,7 @@ def observations_from_json(description: Any, source: str) -> TaskObservations:
         raise CorruptFileError(f"{source}: not the observations of a task ({error})") from None
 
 
-def _parts(node: Description, path: tuple[str | int, ...], depth: int) -> list[Part]:
+def _parts(node: Description, path: tuple[str | int, ...], depth: int) -> list[ObservationPart]:
     if depth > _MOST_DEPTH:
         raise ValueError("spaces are nested too deeply")
     if node["kind"] == "dict":
@@ -225,10 +225,10 @@ def _parts(node: Description, path: tuple[str | int, ...], depth: int) -> list[P
     shape = tuple(int(size) for size in node["shape"])
     if node["kind"] == "one_hot":
         counts, starts = (tuple(int(number) for number in node[key]) for key in ("counts", "starts"))
-        return [Part(path, "one_hot", shape, "bool", counts, starts)]
+        return [ObservationPart(path, "one_hot", shape, "bool", counts, starts)]
     if node["kind"] not in ("box", "flags") or node["dtype"] not in ("uint8", "bool", "float32"):
         raise ValueError(f"an unknown kind of space: {node['kind']!r}")
-    return [Part(path, node["kind"], shape, node["dtype"])]
+    return [ObservationPart(path, node["kind"], shape, node["dtype"])]
 
 
 def common_observation(tasks: Mapping[str, TaskObservations], *, stack: int, mask_size: int = 0) -> ObservationSpec:

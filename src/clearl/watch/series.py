@@ -14,7 +14,7 @@ MOST_POINTS = 2_000
 _MOST_EVENTS = 200
 
 
-class Curves:
+class BucketedCurves:
     """Several values over frames, kept as means of at most `most` buckets of equally many rows."""
 
     def __init__(self, most: int = MOST_POINTS) -> None:
@@ -76,10 +76,10 @@ class RunSeries:
     wall_s: float = 0.0
     training: list[str] = field(default_factory=list)
     rows: int = 0
-    _evaluations: dict[str, Curves] = field(default_factory=dict)
+    _evaluations: dict[str, BucketedCurves] = field(default_factory=dict)
     _latest: dict[str, dict[str, Any]] = field(default_factory=dict)
     _switches: dict[int, dict[str, float | None]] = field(default_factory=dict)
-    _train: Curves = field(default_factory=Curves)
+    _train: BucketedCurves = field(default_factory=BucketedCurves)
     _segments: dict[int, Row] = field(default_factory=dict)
     _events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_MOST_EVENTS))
     _last_train: Row = field(default_factory=dict)
@@ -105,7 +105,9 @@ class RunSeries:
         self.frames = max(self.frames, int(frames))
         if row.get("column") == "active":  # the page follows the column that is kept
             return
-        self._evaluations.setdefault(task, Curves()).add(frames, {"return": value, "std": _number(row.get("std"))})
+        self._evaluations.setdefault(task, BucketedCurves()).add(
+            frames, {"return": value, "std": _number(row.get("std"))}
+        )
         self._latest[task] = {"frames": frames, "return": value, "success_rate": _number(row.get("success_rate"))}
         if row.get("switch") and isinstance(row.get("segment"), int):
             self._switches.setdefault(row["segment"], {})[task] = value

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clearl.bench.measure import measure
-from clearl.bench.stages import Stage
+from clearl.bench.stages import StageProcesses
 from clearl.bench.work import noise_batch
 from clearl.bench.workloads import workload
 from clearl.errors import WorkerError
@@ -34,7 +34,7 @@ def test_a_measurement_has_every_figure(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_stage_that_cannot_work_is_an_error() -> None:
     config = workload("minatar", **SMALL)
     object.__setattr__(config, "torso", "no such torso")
-    with pytest.raises(WorkerError, match="measures inference"), Stage("inference", config) as stage:
+    with pytest.raises(WorkerError, match="measures inference"), StageProcesses("inference", config) as stage:
         stage.wait_until_ready()
 
 

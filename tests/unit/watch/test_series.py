@@ -9,7 +9,7 @@ import pytest
 
 from clearl.records import eval_row, segment_row, train_row
 from clearl.records.schema import fault_row, resume_row
-from clearl.watch.series import Curves, RunSeries
+from clearl.watch.series import BucketedCurves, RunSeries
 
 
 def a_train_row(updates: int, **extra: object) -> dict:
@@ -21,7 +21,7 @@ def a_train_row(updates: int, **extra: object) -> dict:
 
 @pytest.mark.parametrize("rows", [1, 2, 99, 100, 101, 1_000, 12_345])
 def test_curves_stay_short_and_keep_mean_and_end(rows: int) -> None:
-    curves = Curves(most=100)
+    curves = BucketedCurves(most=100)
     for number in range(rows):
         curves.add(number * 10.0, {"x": float(number), "rare": 1.0 if number % 7 == 0 else None})
     drawn = curves.to_json()
@@ -36,7 +36,7 @@ def test_curves_stay_short_and_keep_mean_and_end(rows: int) -> None:
 
 
 def test_a_curve_that_begins_late_is_missing_before() -> None:
-    curves = Curves()
+    curves = BucketedCurves()
     curves.add(1.0, {"x": 1.0})
     curves.add(2.0, {"x": 2.0, "y": 5.0})
     assert curves.to_json()["values"] == {"x": [1.0, 2.0], "y": [None, 5.0]}
