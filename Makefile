@@ -18,7 +18,7 @@ help:
 	@echo "make test-nightly a minute of real training on every suite"
 	@echo "make lint | type | imports"
 	@echo "make bench | bench-check"
-	@echo "make docs         the documentation as HTML in build/docs"
+	@echo "make docs         the documentation as a site in build/docs; open build/docs/index.html"
 	@echo "make install | install-all | clean"
 
 $(BIN)/python:
@@ -68,7 +68,8 @@ bench-check: install-all
 	$(BIN)/python -m benchmarks.check
 
 docs: install-all
-	$(BIN)/python tools/build_docs.py build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo build/docs/index.html
 
 clean:
 	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache src/clearl.egg-info distributions/*/src/*.egg-info distributions/*/build

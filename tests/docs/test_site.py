@@ -1,0 +1,117 @@
+"""The documentation site: builds without a warning, every link leads somewhere, nothing is loaded from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from browser import open_tab
+
+__all__ = ["open_tab"]
+
+ROOT = Path(__file__).parents[2]
+LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "link": "href"}
+
+
+class Page(HTMLParser):
+    """What a page links to, what it loads, and the places in it that a link can name."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        self.anchors |= {values[name] for name in ("id", "name") if name in values}
+        if tag == "a" and "href" in values:
+            self.links.append(values["href"])
+        if (name := LOADS.get(tag)) in values and values.get("rel") not in ("canonical", "next", "prev"):
+            self.loads.append(values[str(name)])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(out)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    return {path: Page(path) for path in site.rglob("*.html")}
+
+
+def test_nothing_is_loaded_from_another_host(site: Path, pages: dict[Path, Page]) -> None:
+    foreign = [(path.name, url) for path, page in pages.items() for url in page.loads if re.match(r"(https?:)?//", url)]
+    assert foreign == []
+    styles = [
+        path for path in site.rglob("*.css") if re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", path.read_text())
+    ]
+    assert styles == []
+
+
+def test_every_link_and_picture_leads_somewhere(site: Path, pages: dict[Path, Page]) -> None:
+    broken = []
+    for path, page in pages.items():
+        if path.name == "404.html":  # its links are absolute, for a server
+            continue
+        for link in {*page.links, *page.loads}:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc or link.startswith("data:"):
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            target = target / "index.html" if target.is_dir() else target
+            known = pages[target].anchors if target in pages else set()
+            if not target.is_file() or (parts.fragment and unquote(parts.fragment) not in known):
+                broken.append(f"{path.relative_to(site)}: {link}")
+    assert broken == []
+
+
+def test_formulas_are_set(site: Path) -> None:
+    metrics = (site / "metrics.html").read_text()
+    assert metrics.count("<math") > 10
+    leftover = [path.name for path in site.rglob("*.html") if re.search(r"FORMULA\d+END|\$\\", path.read_text())]
+    assert leftover == []
+
+
+def test_search_works_from_files_without_a_server(site: Path, open_tab) -> None:
+    tab = open_tab((site / "index.html").as_uri())
+    tab.page.fill("input.md-search__input", "cumulative")
+    tab.page.wait_for_selector(".md-search-result__link", timeout=20_000, state="attached")
+    assert {urlsplit(url).scheme for url in tab.requests} <= {"file", "data", "about"}
+    assert [text for text in tab.problems if "favicon" not in text] == []
+
+
+def test_every_verb_and_setting_is_in_the_reference(site: Path) -> None:
+    from clearl.cli.main import VERBS
+    from clearl.config import settings
+    from clearl.interfaces import __all__ as names
+
+    commands, found, python = (
+        (site / "reference" / f"{name}.html").read_text() for name in ("commands", "settings", "python")
+    )
+    assert [verb for verb in VERBS if f'id="clearl-{verb}"' not in commands] == []
+    assert [name for name in settings() if f"<code>{name}</code>" not in found] == []
+    assert [name for name in names if f">{name}<" not in python] == []
+
+
+def test_every_page_is_in_the_search_index(site: Path) -> None:
+    located = {
+        entry["location"].partition("#")[0]
+        for entry in json.loads((site / "search/search_index.json").read_text())["docs"]
+    }
+    shown = {path.relative_to(site).as_posix() for path in site.rglob("*.html")} - {"404.html"}
+    assert shown - located - {"index.html"} == set()
