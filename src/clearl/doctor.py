@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from clearl import __version__
-from clearl.runtimes.host import cores
+from clearl.runtimes.host import ALLOCATOR_ENVIRONMENT, cores
 
 Verdict = Literal["ok", "missing", "hint"]
 
@@ -22,12 +22,6 @@ DMLAB_REMEDY = (
     "then in a clone of it: bazel build -c opt --python_version=PY3 //python/pip_package:build_pip_package && "
     "./bazel-bin/python/pip_package/build_pip_package wheels && pip install wheels/deepmind_lab-*.whl"
 )
-ALLOCATOR = {
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": "34359738368",
-    "MALLOC_TOP_PAD_": "67108864",
-}
-"""Keeps freed memory in the process: with glibc's defaults, page faults are nearly half of an Atari learner step."""
 LEAST_SHM_BYTES = 512 * 2**20
 LEAST_DISK_BYTES = 2 * 2**30
 
@@ -99,7 +93,7 @@ def _machine() -> Iterator[Diagnosis]:
     devices += ["mps"] if torch.backends.mps.is_available() else []
     yield Diagnosis("ok", "processor", f"{cores()} cores, torch takes {torch.get_num_threads()}")
     yield Diagnosis("ok", "accelerators", ", ".join(devices) or "none; everything runs on the processor")
-    unset = {name: value for name, value in ALLOCATOR.items() if os.environ.get(name) != value}
+    unset = {name: value for name, value in ALLOCATOR_ENVIRONMENT.items() if os.environ.get(name) != value}
     if unset and platform.libc_ver()[0] == "glibc":
         settings = " ".join(f"{name}={value}" for name, value in unset.items())
         found = "glibc's defaults give freed memory back at once, which costs page faults"

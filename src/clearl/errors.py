@@ -39,6 +39,14 @@ class UnknownNameError(ConfigError):
         self.name, self.known = name, options
 
 
+class UnfitSpaceError(ConfigError):
+    """A space of an environment that no network of ours can read or act in."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem}; {remedy}")
+        self.problem, self.remedy = problem, remedy
+
+
 class MissingExtraError(ClearlError):
     """A suite or runtime needs a package that is not installed."""
 

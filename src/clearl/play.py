@@ -12,7 +12,9 @@ from clearl.acting.evaluator import Evaluation, Evaluator
 from clearl.acting.stepper import Stepper
 from clearl.artifacts import Trained, parts_of
 from clearl.errors import MissingExtraError
+from clearl.runtimes.host import cores
 from clearl.seeding import derive, generator
+from clearl.tasks.vectors import allow_env_threads
 
 FRAMES_PER_SECOND = 15
 
@@ -27,6 +29,7 @@ def open_parts(
 
 def evaluate(trained: Trained, *, episodes: int) -> Iterator[Evaluation]:
     """Play whole, unclipped episodes of each task."""
+    allow_env_threads(cores())  # no other process acts meanwhile
     config = trained.config
     evaluator = Evaluator(
         suite=trained.suite, network=trained.agent.network, seed=derive(config.seed, "clearl eval"), episodes=episodes,

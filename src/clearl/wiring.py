@@ -31,6 +31,7 @@ from clearl.replay.forecast import StoreKind, choose_store, forecast_bytes, huma
 from clearl.replay.mixing import BothMixer, EitherMixer, Mixer
 from clearl.replay.shard import ReplayShard
 from clearl.replay.store import open_store
+from clearl.runtimes.host import cores
 from clearl.runtimes.recorder import Recorder
 from clearl.runtimes.runtime import Factory, RunContext, RunSpec
 from clearl.seeding import derive
@@ -40,6 +41,7 @@ from clearl.suites import make_suite
 from clearl.tasks.plan import Plan, lengthened
 from clearl.tasks.schedule import PlanCursor
 from clearl.tasks.suite import Suite
+from clearl.tasks.vectors import allow_env_threads
 from clearl.unroll import UnrollLayout
 
 FACTORY_ENTRY = "clearl.wiring:load_factory"
@@ -175,6 +177,7 @@ def load_factory(config_yaml: str, run_dir: Path) -> RunFactory:
     size = ReplaySize.of(run_dir)  # a damaged directory is refused before anything is imported
     import_plugins(named_modules(parse_yaml(config_yaml, "config")))  # they may declare some of the settings
     config = from_yaml(config_yaml)
+    allow_env_threads(cores() // config.workers if config.workers else 1)  # all workers act at the same time
     return RunFactory(config, make_suite(config.suite, config.tasks, config), run_dir, size)
 
 

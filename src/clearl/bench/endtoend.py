@@ -13,6 +13,7 @@ from clearl.config import RunConfig, to_yaml
 from clearl.errors import WorkerError
 from clearl.records.reader import read_rows
 from clearl.records.schema import METRICS_FILE, Row
+from clearl.reproduce.catalog import run_command
 
 _WARM_SHARE = 0.15
 """The part of a run that is not counted: shards fill and processes warm up in it."""
@@ -45,7 +46,7 @@ def train(
     with tempfile.TemporaryDirectory(prefix="clearl-bench-") as directory:
         file, out = Path(directory) / "config.yaml", Path(directory) / "run"
         file.write_text(to_yaml(config))
-        command = [sys.executable, "-m", "clearl", "run", "--config", str(file), "--out", str(out), "--quiet"]
+        command = [sys.executable, "-m", *run_command(config, file, out)]
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if done.returncode:
             raise WorkerError(f"the measured run failed: {done.stderr.strip()}")

@@ -13,7 +13,7 @@ from typing import IO, Any, cast
 
 from clearl.config import RunConfig, to_yaml
 from clearl.errors import WorkerError
-from clearl.runtimes.host import ENVIRONMENT, cores
+from clearl.runtimes.host import ALLOCATOR_ENVIRONMENT, cores
 
 STAGES = ("environment", "inference", "learner")
 _ON_EVERY_CORE = ("environment", "inference")
@@ -85,7 +85,7 @@ def ideal_rate(rates: Sequence[float]) -> float:
 def _start(task: str) -> subprocess.Popen[str]:
     child = subprocess.Popen(
         [sys.executable, "-m", "clearl.bench.work"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        env={**os.environ, **ENVIRONMENT},
+        env={**os.environ, **ALLOCATOR_ENVIRONMENT},
     )  # fmt: skip
     _tell(child, task)
     return child

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from clearl.cli.main import INTERRUPTED
 from clearl.config import Between, RunConfig
 from clearl.errors import UnknownNameError
 from clearl.reproduce.catalog import EXPERIMENTS, PlannedRun, Scale, guesses, planned_runs
+from clearl.runtimes.host import cores
 
 if TYPE_CHECKING:
     from clearl.reproduce.forecast import SequenceForecast
@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
     """Run the verb; the exit code."""
     args = parse(ReproduceArgs, argv, verb="reproduce", about=ABOUT)
     runs = _only(args.only, planned_runs(args.name, args.scale, args.seeds))
-    jobs = args.jobs or (1 if args.scale == "paper" else os.cpu_count() or 1)
+    jobs = args.jobs or (1 if args.scale == "paper" else cores())
     if args.dry_run:
         return _dry_run(args.name, args.scale, runs, jobs)
     out = Path(args.out or f"runs/reproduce-{args.scale}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +10,7 @@ from clearl.cli.arguments import POSITIONAL, Trust, parse
 from clearl.cli.main import INTERRUPTED
 from clearl.config import Between, load_yaml
 from clearl.plugins import import_asked
+from clearl.runtimes.host import cores
 
 ABOUT = (
     "Run every arm, setting and seed of sweep files, one file after the other, then draw a report of each. The same "
@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
     from clearl.cli.showing import show_report
     from clearl.reproduce.runner import is_finished, run_all
 
-    jobs = args.jobs or os.cpu_count() or 1
+    jobs = args.jobs or cores()
     print(f"{len(runs)} runs, {jobs} at a time, in {out}", flush=True)
     complete = run_all(runs, out, jobs=jobs)
     for sweep in sweeps:

@@ -235,6 +235,16 @@ def config_path(run: Path) -> Path:
     return run.with_name(run.name + ".yaml")
 
 
+def run_command(config: RunConfig, file: Path, out: Path, *, arm: str | None = None) -> list[str]:
+    """Build the words of the command that runs `config`, which `file` holds, into `out`."""
+    command = ["clearl", "run", "--config", str(file), "--out", str(out), "--quiet"]
+    if arm is not None:
+        command += ["--arm", arm]
+    if config.imports:  # a config file may not import anything by itself
+        command += ["--imports", ",".join(config.imports)]
+    return command
+
+
 def plain_frames(config: RunConfig) -> int:
     """Frames of a run whose suite cannot be made here."""
     visits = (

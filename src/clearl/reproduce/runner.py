@@ -17,8 +17,8 @@ from clearl.config import to_yaml
 from clearl.errors import WorkerError
 from clearl.records.run_dir import holds_run, read_meta
 from clearl.records.schema import METRICS_FILE
-from clearl.reproduce.catalog import PlannedRun, config_path, plain_frames
-from clearl.runtimes.host import StopFlag, stop_on_signals
+from clearl.reproduce.catalog import PlannedRun, config_path, plain_frames, run_command
+from clearl.runtimes.host import ALLOCATOR_ENVIRONMENT, StopFlag, stop_on_signals
 
 
 @dataclass
@@ -141,24 +141,13 @@ def _start(run: PlannedRun, out: Path) -> _Child:
     write_configs([run], out)
     config = config_path(path)
     log = path.with_name(path.name + ".log")
-    command = [sys.executable, "-m", "clearl", "run", "--config", str(config), "--out", str(path), "--arm", run.arm]
-    if run.config.imports:  # a config file may not import anything by itself
-        command += ["--imports", ",".join(run.config.imports)]
+    command = [sys.executable, "-m", *run_command(run.config, config, path, arm=run.arm)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **ALLOCATOR_ENVIRONMENT}  # several runs share the cores
     with open(log, "ab") as file:
         process = subprocess.Popen(
-            [*command, "--quiet"], stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=_environment()
+            command, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment
         )
     return _Child(run, process, log)
-
-
-def _environment() -> dict[str, str]:
-    """One thread and a heap that keeps what it has freed: page faults are half of a small learner's cost."""
-    allocator = {
-        "MALLOC_MMAP_MAX_": "0",
-        "MALLOC_TRIM_THRESHOLD_": str(1 << 35),
-        "MALLOC_TOP_PAD_": str(1 << 26),
-    }
-    return {**os.environ, "OMP_NUM_THREADS": "1", **allocator}
 
 
 def _wait_for_one(children: Sequence[_Child], stop: StopFlag, meanwhile: Callable[[], None]) -> _Child | None:

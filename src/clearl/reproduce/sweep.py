@@ -23,7 +23,7 @@ from typing import Any
 
 from clearl.config import load_yaml, resolve
 from clearl.errors import ConfigError, UnknownNameError
-from clearl.reproduce.catalog import ARMS, PlannedRun, config_path
+from clearl.reproduce.catalog import ARMS, PlannedRun, config_path, run_command
 from clearl.seeding import generator
 
 _KEYS = ("title", "preset", "settings", "arms", "grid", "random", "seeds")
@@ -149,5 +149,4 @@ def command_lines(runs: tuple[PlannedRun, ...], out: Path) -> Iterator[str]:
     """One line of shell for each run, for a batch system; `clearl sweep` writes the config files that they name."""
     for run in runs:
         path = out / run.path
-        words = ["clearl", "run", "--config", str(config_path(path)), "--out", str(path), "--arm", run.arm, "--quiet"]
-        yield shlex.join([*words, *(["--imports", ",".join(run.config.imports)] if run.config.imports else [])])
+        yield shlex.join(run_command(run.config, config_path(path), path, arm=run.arm))

@@ -6,13 +6,16 @@ from clearl.acting.actor import sum_episodes
 from clearl.acting.evaluator import Evaluation, EvaluationCancelled
 from clearl.learning.batching import Pairs
 from clearl.records.schema import summary_row
+from clearl.runtimes.host import cores
 from clearl.runtimes.runtime import RunContext, RunSpec
 from clearl.runtimes.state import RunState
 from clearl.storage.checkpoints import Saved, fitting
+from clearl.tasks.vectors import allow_env_threads
 
 
 def run_inline(spec: RunSpec) -> None:
     """Act, learn, evaluate, in turn."""
+    allow_env_threads(cores())  # no other process acts meanwhile
     with spec.open() as context:
         _run(context)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -16,6 +15,7 @@ from clearl.spaces import TaskSpec, discrete_spec
 from clearl.suites.settings import AtariSettings
 from clearl.tasks.autoreset import NextStepAutoreset
 from clearl.tasks.drawing import draw_frame
+from clearl.tasks.vectors import env_threads
 from clearl.types import EnvStep
 
 NUM_ACTIONS = 18
@@ -43,7 +43,6 @@ class AtariSuite:
         self._noop_max = config.noop_max
         self._sticky = config.sticky_action_probability or 0.0
         self._life_loss = config.life_loss_terminates
-        self._threads = _threads(config)
 
     @staticmethod
     def spec_for(config: RunConfig) -> TaskSpec:
@@ -68,7 +67,7 @@ class AtariSuite:
         vector = AtariVectorEnv(
             task,
             num_envs,
-            num_threads=min(self._threads, num_envs),
+            num_threads=min(env_threads(), num_envs),
             repeat_action_probability=self._sticky,
             full_action_space=True,
             grayscale=self.spec.observation.frame_shape[0] == 1,
@@ -143,11 +142,3 @@ def _check_roms(tasks: Sequence[str]) -> None:
     for task in tasks:
         if task not in known:
             raise UnknownNameError("task of suite atari", task, known)
-
-
-def _threads(config: RunConfig) -> int:
-    """Emulator threads of one process: all cores where it is alone, its share where the workers are counted."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if config.runtime == "inline":
-        return cores
-    return max(1, cores // config.workers) if config.workers else 1

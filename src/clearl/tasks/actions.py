@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from clearl.errors import ConfigError, CorruptFileError
+from clearl.errors import ConfigError, CorruptFileError, UnfitSpaceError
 from clearl.spaces import MASK_FIELD, ActionSpec
 
 Description = dict[str, Any]
@@ -151,17 +151,19 @@ def describe_actions(task: str, space: Any) -> Description:
         return {"kind": "tuple", "items": [describe_actions(task, item) for item in space.spaces]}
     if isinstance(space, spaces.Dict):
         return {"kind": "dict", "items": {name: describe_actions(task, item) for name, item in space.spaces.items()}}
-    raise ConfigError(
+    raise UnfitSpaceError(
         f"{task} has {type(space).__name__} actions, but Discrete, MultiDiscrete, MultiBinary, Box or a Tuple or Dict "
-        "of these are needed; wrap it and register the result under its own id, for instance with "
-        "gymnasium.wrappers.TransformAction"
+        "of these are needed",
+        "wrap it and register the result under its own id, for instance with gymnasium.wrappers.TransformAction",
     )
 
 
 def _describe_box(task: str, space: Any) -> Description:
     low, high = (np.asarray(part, np.float64).ravel() for part in (space.low, space.high))
     if low.size == 0:
-        raise ConfigError(f"{task} has actions in {space}, which hold nothing; remove the empty part from the space")
+        raise UnfitSpaceError(
+            f"{task} has actions in {space}, which hold nothing", "remove the empty part from the space"
+        )
     ends = {"low": _texts(low), "high": _texts(high)}
     return {"kind": "box", **ends, "shape": list(space.shape), "dtype": str(space.dtype)}
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from clearl.errors import ClearlError, ConfigError, UnknownNameError
+from clearl.errors import ClearlError, UnfitSpaceError, UnknownNameError
 from clearl.tasks.actions import describe_actions
 from clearl.tasks.observations import ObservationWriter, TaskObservations, common_observation, describe_observations
 from clearl.tasks.single import make_env
@@ -105,9 +105,8 @@ def _check_spaces(env_id: str, env: Any, steps: int) -> Iterator[EnvFinding]:
     for read, space in parts:
         try:
             read(env_id, space)
-        except ConfigError as error:
-            problem, _, remedy = str(error).partition("; ")
-            yield EnvFinding("error", problem, remedy)
+        except UnfitSpaceError as error:
+            yield EnvFinding("error", error.problem, error.remedy)
 
 
 def _check_signatures(env_id: str, env: Any, steps: int) -> Iterator[EnvFinding]:

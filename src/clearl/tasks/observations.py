@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from clearl.errors import ConfigError, CorruptFileError
+from clearl.errors import ConfigError, CorruptFileError, UnfitSpaceError
 from clearl.spaces import ObservationSpec, PartDtype, PartSpec, field_name
 
 Description = dict[str, Any]
@@ -168,7 +168,7 @@ def describe_observations(task: str, space: Any) -> Description:
 
     if isinstance(space, spaces.Dict):
         if "" in space.spaces:
-            raise ConfigError(f"{task} has a part without a name in its observations; {WRAP}")
+            raise UnfitSpaceError(f"{task} has a part without a name in its observations", WRAP)
         items = {name: describe_observations(task, item) for name, item in space.spaces.items()}
         return _some(task, {"kind": "dict", "items": items})
     if isinstance(space, spaces.Tuple):
@@ -183,26 +183,28 @@ def describe_observations(task: str, space: Any) -> Description:
         return {"kind": "flags", "shape": list(space.shape), "dtype": "bool"}
     if isinstance(space, spaces.Box):
         if 0 in space.shape:
-            raise ConfigError(f"{task} has an empty part {space} in its observations; remove it from the space")
+            raise UnfitSpaceError(f"{task} has an empty part {space} in its observations", "remove it from the space")
         dtype = "uint8" if space.dtype == np.uint8 else "bool" if space.dtype == np.bool_ else "float32"
         return {"kind": "box", "shape": list(space.shape), "dtype": dtype}
-    raise ConfigError(
+    raise UnfitSpaceError(
         f"{task} has {type(space).__name__} observations, but Box, Discrete, MultiDiscrete, MultiBinary or a Dict or "
-        f"Tuple of these are needed; {WRAP}, for instance with gymnasium.wrappers.FlattenObservation"
+        "Tuple of these are needed",
+        f"{WRAP}, for instance with gymnasium.wrappers.FlattenObservation",
     )
 
 
 def _some(task: str, description: Description) -> Description:
     if not description["items"]:
-        raise ConfigError(f"{task} has an empty {description['kind'].title()} in its observations; remove it")
+        raise UnfitSpaceError(f"{task} has an empty {description['kind'].title()} in its observations", "remove it")
     return description
 
 
 def _one_hot(task: str, counts: list[int], starts: list[int], shape: list[int]) -> Description:
     if sum(counts) > MOST_OPTIONS:
-        raise ConfigError(
+        raise UnfitSpaceError(
             f"{task} has discrete observations with {sum(counts):_} options, more than {MOST_OPTIONS:_} can be shown "
-            f"one-hot; {WRAP}, with numbers instead"
+            "one-hot",
+            f"{WRAP}, with numbers instead",
         )
     return {"kind": "one_hot", "counts": counts, "starts": starts, "shape": shape}
 

@@ -14,6 +14,19 @@ from clearl.types import EnvStep
 Seat = tuple[Envs, int]
 """One environment of a vector, by its index."""
 
+_threads = 1
+
+
+def env_threads() -> int:
+    """Return how many threads a vector in C++ may use in this process: 1 unless its runtime allows more."""
+    return _threads
+
+
+def allow_env_threads(count: int) -> None:
+    """Let vectors that are made from now on use `count` threads: all cores where no other process acts."""
+    global _threads
+    _threads = max(1, count)
+
 
 def combine(seats: Sequence[Seat]) -> Envs:
     """One vector of these environments, each in the middle of its episode; the vectors they are from are used up.

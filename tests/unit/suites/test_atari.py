@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 
-from clearl.config import RunConfig
+from clearl.config import RunConfig, to_yaml
 from clearl.errors import UnknownNameError
+from clearl.records.run_dir import RunDir
 from clearl.suites import make_suite
 from clearl.suites.atari import AtariEnvs, AtariSuite
+from clearl.tasks.vectors import allow_env_threads, env_threads
 from clearl.types import EnvStep
+from clearl.wiring import load_factory
 
 pytest.importorskip("ale_py")
 FIRE = 1
@@ -107,6 +114,25 @@ def test_any_bundled_game_can_be_named_and_others_cannot() -> None:
         make_suite("atari", ("mspacman",), RunConfig())
 
 
-def test_one_emulator_thread_a_worker() -> None:
-    assert AtariSuite(("pong",), RunConfig(runtime="local", workers=32))._threads == 1
-    assert AtariSuite(("pong",), RunConfig(runtime="local"))._threads == 1
+@pytest.mark.parametrize(("allowed", "used"), [(None, 1), (2, 2), (8, 3)])
+def test_emulators_use_the_threads_that_the_runtime_allows(allowed, used, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The suite does not ask which runtime that is."""
+    given: dict[str, Any] = {}
+    monkeypatch.setattr("clearl.tasks.vectors._threads", 1)
+    monkeypatch.setattr(
+        "ale_py.vector_env.AtariVectorEnv", lambda *args, **options: given.update(options) or Mock(num_envs=3)
+    )
+    suite = AtariSuite(("pong",), RunConfig(runtime="inline"))
+    if allowed is not None:
+        allow_env_threads(allowed)
+    suite.make("pong", num_envs=3, seed=0)
+    assert given["num_threads"] == used
+
+
+def test_the_processes_of_a_run_share_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clearl.tasks.vectors._threads", 1)
+    monkeypatch.setattr("clearl.wiring.cores", lambda: 8)
+    RunDir.create(tmp_path / "run", config_text="", meta={"replay": {"capacity_unrolls": 1}})
+    for workers, threads in ((2, 4), (None, 1), (32, 1)):
+        load_factory(to_yaml(RunConfig(suite="minatar", workers=workers)), tmp_path / "run")
+        assert env_threads() == threads

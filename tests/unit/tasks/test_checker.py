@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import broken_envs  # noqa: F401 - registers them
 import pytest
+from gymnasium.spaces import Discrete, Text
 
 from clearl.errors import UnknownNameError
-from clearl.tasks.checker import check_env
+from clearl.tasks.checker import _check_spaces, check_env
 
 
 @pytest.mark.parametrize("env_id", ["gym:CartPole-v1", "Acrobot-v1", "BrokenWalk-v0", "BrokenPicture-v0"])
@@ -60,3 +63,9 @@ def test_the_worst_comes_first() -> None:
 def test_an_unknown_id_is_an_error_that_names_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'CartPole-v1'"):
         check_env("CartPol-v1")
+
+
+def test_problem_and_remedy_are_told_apart_whatever_the_words_are() -> None:
+    bare = SimpleNamespace(observation_space=Discrete(2), action_space=Text(3))
+    (finding,) = _check_spaces("a; b", bare, 1)
+    assert finding.problem.startswith("a; b has Text actions") and finding.remedy.startswith("wrap it")

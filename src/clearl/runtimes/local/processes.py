@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from clearl.config import RunConfig
-from clearl.runtimes.host import ENVIRONMENT, anonymous_file, cores, exit_in_words
+from clearl.runtimes.host import ALLOCATOR_ENVIRONMENT, anonymous_file, cores, exit_in_words
 from clearl.runtimes.local.channel import Channel
 from clearl.runtimes.local.child import USER_ENVIRONMENT
 from clearl.runtimes.local.guard import Guard, end_group
@@ -192,7 +192,7 @@ def _environment() -> dict[str, str]:
     """
     path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    ours = {**ENVIRONMENT, **threads, "PYTHONPATH": path}
+    ours = {**ALLOCATOR_ENVIRONMENT, **threads, "PYTHONPATH": path}
     return {**os.environ, **ours, USER_ENVIRONMENT: json.dumps({name: os.environ.get(name) for name in ours})}
 
 
