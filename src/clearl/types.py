@@ -28,6 +28,8 @@ class EnvStep:
     truncated: np.ndarray  # [n] bool
     valid: np.ndarray  # [n] bool
     first: np.ndarray  # [n] bool: frames[i] opens an episode
+    success: np.ndarray | None = None
+    """[n] bool: whether the episode that made this step has succeeded by now; None where nothing tells of success."""
 
 
 @dataclass(frozen=True)

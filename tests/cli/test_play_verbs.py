@@ -63,6 +63,17 @@ def test_a_whole_run_says_its_frames_and_nothing_else(trained: Path, here: Path,
     assert [e["frames"] for e in json.loads((here / "scores.json").read_text())["evaluations"]] == [600, 600]
 
 
+def test_the_success_rate_is_shown_where_the_environment_tells_it(here: Path, trained: Path, capsys) -> None:
+    robot = {"suite": "gym:Robot-v0", "tasks": (), "imports": ("robot_env",), "cycles": 1, "frames_per_visit": 100}
+    run(small_config(**robot), here / "robot", console=False)
+    assert main(["eval", "robot", "--episodes", "4", "--imports", "robot_env", "--json", "scores.json"]) == 0
+    (scores,) = json.loads((here / "scores.json").read_text())["evaluations"]
+    assert f", success rate {scores['success_rate']:.2f} over 4 episodes" in capsys.readouterr().out
+    assert scores["success_rate"] in (0, 0.25, 0.5, 0.75, 1)
+    assert main(["eval", str(trained), "--episodes", "1"]) == 0
+    assert "success" not in capsys.readouterr().out
+
+
 def test_a_separate_run_is_evaluated_and_filmed_task_by_task(separate: Path, here: Path, capsys) -> None:
     assert main(["eval", str(separate), "--episodes", "1"]) == 0
     assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == ["breakout", "freeway"]

@@ -23,6 +23,8 @@ RUNTIMES = ("inline", "local", "ray")
 SLOTS, STEPS, VISIT_FRAMES = 4, 8, 640
 ROUND_FRAMES = SLOTS * STEPS
 TOTAL_FRAMES = 2 * VISIT_FRAMES
+UNTRAINED_SUCCESS_RATE = 0.375
+"""Of the robot that `robot_env` makes."""
 
 
 def config(runtime: str, **changes: Any) -> RunConfig:
@@ -285,6 +287,21 @@ def _check_columns(evaluations: list[Row], visit_frames: int, own_frames: int) -
             assert columns == [(both[0], False), (both[1], True)]
             seen.add((in_training, compressing))
     assert (True, True) in seen
+
+
+def test_a_robot_trains_and_its_success_rate_is_recorded(runtime: str, tmp_path: Path) -> None:
+    """Dict observations and real actions; the first weights are evaluated on the same seeds everywhere."""
+    robot = {
+        "suite": "gym:Robot-v0", "tasks": (), "imports": ("robot_env",), "eval_episodes": 8,
+        "normalise_observations": True, "frames_per_visit": 320,
+    }  # fmt: skip
+    out = tmp_path / "run"
+    run(config(runtime, **robot), out, console=False)
+    evaluated = rows(out, "eval")
+    assert [row["success_rate"] for row in evaluated if row["frames"] == 0] == [UNTRAINED_SUCCESS_RATE]
+    assert all((row["success_rate"] * row["episodes"]).is_integer() for row in evaluated if "switch" not in row)
+    assert all("success_rate" in row for row in evaluated)
+    assert len({row["loss"]["value"] for row in rows(out, "train")}) == 320 // ROUND_FRAMES
 
 
 def test_a_broken_environment_stops_the_run_with_its_place_and_its_own_traceback(runtime: str, tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ class Evaluation:
     column: str
     others: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Scores of further columns of the network on the same task."""
+    success_rates: Mapping[str, float] = field(default_factory=dict)
+    """By column, the share of episodes that succeeded; empty where the environment tells of no success."""
 
     @property
     def mean(self) -> float:
@@ -40,6 +42,19 @@ class Evaluation:
     @property
     def std(self) -> float:
         return float(np.std(self.scores))
+
+    @property
+    def success_rate(self) -> float | None:
+        return self.success_rates.get(self.column)
+
+
+@dataclass(frozen=True)
+class _Played:
+    """Whole episodes of one task with one column."""
+
+    scores: tuple[float, ...]
+    steps: int
+    success_rate: float | None
 
 
 class Evaluator:
@@ -53,6 +68,8 @@ class Evaluator:
         self.episodes, self.switch_episodes = episodes, switch_episodes or episodes
         self._seed, self._reward_clip = seed, reward_clip
         self._envs: dict[tuple[str, int], Envs] = {}
+        self._tell_success: set[str] = set()
+        """Tasks that have told of success: some say so only where there is one."""
 
     @torch.inference_mode()
     def evaluate(
@@ -72,14 +89,13 @@ class Evaluator:
         Raises `EvaluationCancelled` once `cancelled` says so: a run that is told to stop must not wait for episodes.
         """
         columns = {task: self.network.evaluated_columns(in_training=task in training) for task in tasks}
-        played: dict[tuple[str, str], tuple[tuple[float, ...], int]] = {}
+        played: dict[tuple[str, str], _Played] = {}
         for column in dict.fromkeys(column for several in columns.values() for column in several):
             those = [task for task in tasks if column in columns[task]]
             results = self._play(those, index, column or "evaluate", switch=switch, cancelled=cancelled)
             played |= {(task, column): result for task, result in zip(those, results, strict=True)}
         return [
-            Evaluation(task, *played[task, first], first, {other: played[task, other][0] for other in others})
-            for task, (first, *others) in columns.items()
+            _evaluation(task, {column: played[task, column] for column in several}) for task, several in columns.items()
         ]
 
     def close(self) -> None:
@@ -90,8 +106,8 @@ class Evaluator:
 
     def _play(
         self, tasks: Sequence[str], index: int, column: str, *, switch: bool, cancelled: Callable[[], bool]
-    ) -> list[tuple[tuple[float, ...], int]]:
-        """Scores and steps of each task.
+    ) -> list[_Played]:
+        """One episode of each environment of each task.
 
         All tasks are played at the same time: an action for all their episodes costs little more than for one task's.
         """
@@ -127,15 +143,27 @@ class Evaluator:
                     stepper.see(step.frames, step.first, actions[here], step.reward, here)
             if not players.playing.any():
                 break
-        return [
-            (tuple(players.score[table.places].tolist()), int(players.steps[table.places].sum())) for table in tables
-        ]
+        return [self._result(task, players, table.places) for table, task in zip(tables, tasks, strict=True)]
+
+    def _result(self, task: str, players: _Players, places: slice) -> _Played:
+        if players.told[places].any():
+            self._tell_success.add(task)
+        rate = float(players.success[places].mean()) if task in self._tell_success else None
+        return _Played(tuple(players.score[places].tolist()), int(players.steps[places].sum()), rate)
 
     def _make(self, task: str, episodes: int) -> Envs:
         if (task, episodes) not in self._envs:
             seed = derive(self._seed, "evaluate", task)
             self._envs[task, episodes] = self.suite.make(task, num_envs=episodes, seed=seed, training=False)
         return self._envs[task, episodes]
+
+
+def _evaluation(task: str, played: Mapping[str, _Played]) -> Evaluation:
+    (column, first), *others = played.items()
+    rates = {name: each.success_rate for name, each in played.items() if each.success_rate is not None}
+    return Evaluation(
+        task, first.scores, first.steps, column, {name: other.scores for name, other in others}, success_rates=rates
+    )
 
 
 class _Table:
@@ -153,15 +181,19 @@ def _noise(head: Head, rng: np.random.Generator, mask: np.ndarray) -> Iterator[n
 
 
 class _Players:
-    """Who still plays, and the score of each first episode."""
+    """Who still plays; the score of each first episode, and whether it succeeded."""
 
     def __init__(self, count: int) -> None:
         self.playing = np.ones(count, bool)
         self.score, self.steps = np.zeros(count), np.zeros(count, np.int64)
+        self.success, self.told = np.zeros(count, bool), np.zeros(count, bool)
 
     def score_step(self, places: slice, step: EnvStep) -> None:
         """Count what a step at some places brought."""
         playing = self.playing[places]
         self.score[places] += np.where(playing, step.reward, 0.0)
         self.steps[places] += playing
+        if step.success is not None:
+            self.success[places] = np.where(playing, step.success, self.success[places])
+            self.told[places] = True
         playing &= ~(step.terminated | step.truncated)

@@ -39,8 +39,10 @@ def main(argv: list[str]) -> int:
         for evaluation in evaluate(trained, episodes=args.episodes):
             column = f" ({evaluation.column})" if evaluation.column else ""
             score = f"{evaluation.mean:.2f} +- {evaluation.std:.2f}"
-            print(f"{evaluation.task}: {score} over {args.episodes} episodes{column}", flush=True)
-            evaluations.append({**asdict(evaluation), "frames": frames})
+            rate = evaluation.success_rate
+            success = "" if rate is None else f", success rate {rate:.2f}"
+            print(f"{evaluation.task}: {score}{success} over {args.episodes} episodes{column}", flush=True)
+            evaluations.append({**asdict(evaluation), "success_rate": rate, "frames": frames})
     if args.json:
         Path(args.json).write_text(json.dumps({"v": 1, "run": args.run, "evaluations": evaluations}, indent=2) + "\n")
     return 0

@@ -63,17 +63,21 @@ def eval_row(
     segment: int | None = None,
     skipped: int = 0,
     secondary: bool = False,
+    success_rate: float | None = None,
 ) -> Row:
     """One evaluation of one task, by weights that were published after `frames` frames of training.
 
     `segment`: the one that ended with exactly these weights, where the evaluation was made for that reason.
     `skipped`: evaluations that were due before this one and left out.
+    `success_rate`: share of the episodes that succeeded, where the environment tells of success.
     `column`: which of the networks of a method that has several; `secondary` where another one's row is plotted.
     """
     row: Row = {"v": VERSION, "kind": "eval", "task": task, "frames": frames, "return": mean_return}
     row |= {"episodes": episodes, "updates": updates, "wall_s": wall_s}
     if std is not None:
         row["std"] = std
+    if success_rate is not None:
+        row["success_rate"] = success_rate
     if column:
         row["column"] = column
     if segment is not None:

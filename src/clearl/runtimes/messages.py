@@ -117,6 +117,8 @@ class Evaluated:
     column: str
     others: dict[str, tuple[float, ...]]
     """Scores of further columns."""
+    success_rates: dict[str, float]
+    """By column, where the environment tells of success."""
     version: int
     frames: int
     seconds: dict[str, float]

@@ -281,7 +281,7 @@ class EvaluatorProgram:
         with self.watch("copying"):
             evaluations = self.evaluator.evaluate(self.tasks, version, switch=message.switch, training=message.training)
         for done in evaluations:
-            scores = done.scores, done.steps, done.column, dict(done.others)
+            scores = done.scores, done.steps, done.column, dict(done.others), dict(done.success_rates)
             yield Evaluated(done.task, *scores, version, frames, self.watch.take())
 
     def close(self) -> None:

@@ -156,6 +156,7 @@ class Recorder:
                     task=evaluation.task, frames=frames, mean_return=float(np.mean(scores)), episodes=len(scores),
                     updates=updates, wall_s=self.wall_s, std=float(np.std(scores)), column=column,
                     segment=segment, skipped=skipped, secondary=column != evaluation.column,
+                    success_rate=evaluation.success_rates.get(column),
                 )
             )  # fmt: skip
 

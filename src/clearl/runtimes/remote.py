@@ -242,7 +242,10 @@ class RemoteEvaluators:
         if not all(member.done for member in self.members):
             return None
         results = [done for member in self.members for done in member.take()]
-        evaluations = [Evaluation(done.task, done.scores, done.steps, done.column, done.others) for done in results]
+        evaluations = [
+            Evaluation(done.task, done.scores, done.steps, done.column, done.others, done.success_rates)
+            for done in results
+        ]
         return EvaluationRound(evaluations, results[0].frames, results[0].version)
 
 

@@ -17,6 +17,7 @@ from clearl.tasks.drawing import draw_record
 from clearl.tasks.loop import LoopEnvs
 from clearl.tasks.observations import ObservationWriter, TaskObservations, common_observation, describe_observations
 from clearl.tasks.single import make_env
+from clearl.tasks.success import ANY_STEP
 
 
 class GymnasiumSuite:
@@ -99,12 +100,15 @@ class _Controls:
         return observation, self._with_mask(info)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        total = 0.0
+        total, succeeded = 0.0, False
         for _ in range(self._repeat):
             observation, reward, terminated, truncated, info = self._env.step(action)
             total += float(reward)
+            if succeeded:
+                info = {**info, ANY_STEP: True}
             if terminated or truncated:
                 break
+            succeeded = self._repeat > 1 and bool(info.get(ANY_STEP))
         return observation, total, terminated, truncated, self._with_mask(info)
 
     def close(self) -> None:

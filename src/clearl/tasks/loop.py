@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from clearl.errors import EnvironmentFaultError
 from clearl.seeding import derive
+from clearl.tasks.success import Successes
 from clearl.types import EnvStep
 
 
@@ -58,6 +59,7 @@ class LoopEnvs:
         self._write_frame, self._convert_actions, self._write_mask = write_frame, convert_actions, write_mask
         self._waiting = [False] * self.num_envs
         self._steps = [0] * self.num_envs
+        self._successes = Successes(self.num_envs)
 
     def reset(self, *, seed: int | None = None) -> np.ndarray:
         frames = self._empty_frames()
@@ -65,6 +67,7 @@ class LoopEnvs:
             self._seed = seed
         for slot in range(self.num_envs):
             self._restart(slot, frames)
+            self._successes.begin(slot)
         # Later episodes go on with the environments' own random numbers.
         self._seed = None
         return frames
@@ -78,6 +81,7 @@ class LoopEnvs:
         for slot, action in enumerate(self._convert_actions(actions)):
             if self._waiting[slot]:
                 self._restart(slot, frames)
+                self._successes.begin(slot)
                 valid[slot], first[slot] = False, True
                 continue
             reward[slot], terminated[slot], truncated[slot] = self._act(slot, action, frames)
@@ -85,7 +89,9 @@ class LoopEnvs:
                 truncated[slot], first[slot] = False, True
                 self._restart(slot, frames)
             self._waiting[slot] = bool(truncated[slot])
-        return EnvStep(frames, reward, terminated, truncated, valid, first)
+        success = self._successes.so_far()
+        self._successes.begin(terminated)
+        return EnvStep(frames, reward, terminated, truncated, valid, first, success)
 
     @staticmethod
     def combined(seats: Sequence[tuple[LoopEnvs, int]]) -> LoopEnvs:
@@ -94,6 +100,7 @@ class LoopEnvs:
         made.num_envs, made._seed = len(seats), None
         for name in ("_envs", "_waiting", "_steps"):
             setattr(made, name, [getattr(envs, name)[index] for envs, index in seats])
+        made._successes = Successes.combined([(envs._successes, index) for envs, index in seats])
         return made
 
     def get_state(self) -> dict[str, Any] | None:
@@ -134,6 +141,8 @@ class LoopEnvs:
             self._fault(slot, f"step raised {type(error).__name__}: {error}", error)
         if not abs(gained) <= FLOAT32_MAX:  # false for NaN, too
             self._fault(slot, f"the reward is {gained}, which is no finite number in float32")
+        if (problem := self._successes.see(slot, info)) is not None:
+            self._fault(slot, problem)
         # Nobody acts in the last state of an episode: it may well allow nothing.
         self._write(slot, observation, frames, {} if died or cut else info)
         return gained, died, cut

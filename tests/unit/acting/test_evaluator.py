@@ -20,6 +20,8 @@ class Ladder:
 
     def __init__(self, num_envs: int, steps: int = 1) -> None:
         self.num_envs, self.steps = num_envs, steps
+        self.succeeds: int | None = None
+        """The time at which environments tell of success, and after which of none."""
 
     def reset(self, *, seed: int | None = None) -> np.ndarray:
         self.time, self.seed, self.actions = 0, seed, []
@@ -33,7 +35,8 @@ class Ladder:
         over, alive, odd = ends == self.time, ends >= self.time, places % 2 == 1
         frames = np.full((self.num_envs, 1), self.time, np.float32)
         reward = np.where(alive, 1, 100).astype(np.float32)
-        return EnvStep(frames, reward, over & ~odd, over & odd, np.ones(self.num_envs, bool), over & ~odd)
+        success = None if self.succeeds is None else np.full(self.num_envs, self.time == self.succeeds)
+        return EnvStep(frames, reward, over & ~odd, over & odd, np.ones(self.num_envs, bool), over & ~odd, success)
 
     def get_state(self) -> None: ...
 
@@ -195,3 +198,28 @@ def test_a_task_in_training_is_played_by_both_columns_and_the_others_by_one() ->
     assert (far.column, far.scores, dict(far.others)) == ("old", (2, 4, 6, 8), {})
     assert [rows for column, rows in diary.columns if column == "new"] == [4, 3, 2, 1]
     assert [rows for column, rows in diary.columns if column == "old"] == [8, 7, 5, 4, 2, 2, 1, 1]
+
+
+def test_the_success_rate_is_that_of_the_last_steps_of_first_episodes(
+    parts: tuple[Evaluator, LadderSuite, Diary],
+) -> None:
+    evaluator, suite, _ = parts
+    (silent,) = evaluator.evaluate(("up",), 0)
+    assert silent.success_rate is None and not silent.success_rates
+    suite.made[0].succeeds = 3
+    (done,) = evaluator.evaluate(("up",), 1)
+    assert done.success_rate == 0.25 and done.success_rates == {"base": 0.25}
+    up, far = evaluator.evaluate(("up", "far"), 1)
+    assert (up.success_rate, far.success_rate) == (0.25, None), "each task tells for itself"
+
+
+def test_a_task_that_once_told_of_success_has_none_where_it_is_silent(
+    parts: tuple[Evaluator, LadderSuite, Diary],
+) -> None:
+    evaluator, suite, _ = parts
+    evaluator.evaluate(("up",), 0)
+    suite.made[0].succeeds = 1
+    evaluator.evaluate(("up",), 1)
+    suite.made[0].succeeds = None
+    (silent,) = evaluator.evaluate(("up",), 2)
+    assert silent.success_rate == 0
