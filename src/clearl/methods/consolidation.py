@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
 
+from clearl.config import RunConfig
 from clearl.methods.anchors import Anchors, select
 from clearl.methods.fisher import diagonal_fisher
 from clearl.methods.fisher_memory import FisherMemory
 from clearl.nets.network import PolicyNetwork, as_module
-from clearl.seeding import generator
+from clearl.seeding import derive, generator
 from clearl.types import Batch, Visit
 
 _COMPARED_EVERY_UPDATES = 20
 
 
+class FisherOptions(TypedDict, total=False):
+    """Arguments of every method with a Fisher; `Consolidation` has their defaults."""
+
+    fisher_batches: int
+    """The Fisher is estimated from so many batches, the last of a visit."""
+    fisher_steps: int
+    """Steps that are taken from each of them."""
+    seed: int
+
+
+def fisher_options(config: RunConfig) -> FisherOptions:
+    """Read the settings of the Fisher."""
+    return {"fisher_batches": config.fisher_batches, "seed": derive(config.seed, "method")}
+
+
 class Consolidation:
     """Notices the end of a visit; then holds a network's parameters where they matter for the policy learnt in it."""
 
-    def __init__(self, anchors: Anchors, *, fisher_batches: int, fisher_steps: int, seed: int) -> None:
+    def __init__(self, anchors: Anchors, *, fisher_batches: int = 100, fisher_steps: int = 32, seed: int = 0) -> None:
         self.anchors, self.seed = anchors, seed
         self.memory = FisherMemory(batches=fisher_batches, steps=fisher_steps, seed=seed)
         self._visit: int | None = None

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from torch import Tensor
 
 from clearl.config import RunConfig
 from clearl.errors import ConfigError
 from clearl.methods.anchors import Anchors, OnlineAnchor, TaskAnchors, select
-from clearl.methods.consolidation import Consolidation
+from clearl.methods.consolidation import Consolidation, FisherOptions, fisher_options
 from clearl.methods.method import Method, Wrapper
 from clearl.methods.settings import EwcSettings, OnlineEwcSettings
 from clearl.nets.network import PolicyNetwork
-from clearl.seeding import derive
 from clearl.types import Batch, Visit
 
 
@@ -24,11 +23,11 @@ class _Elastic(Wrapper):
     needs_boundaries = True
     terms = ("ewc",)
 
-    def __init__(self, base: Method, lam: float, anchors: Anchors, batches: int, steps: int, seed: int) -> None:
+    def __init__(self, base: Method, lam: float, anchors: Anchors, **fisher: Unpack[FisherOptions]) -> None:
         super().__init__(base)
         check_wrapped(base, lam)
         self.lam = lam
-        self.consolidation = Consolidation(anchors, fisher_batches=batches, fisher_steps=steps, seed=seed)
+        self.consolidation = Consolidation(anchors, **fisher)
 
     def weights(self) -> Mapping[str, float]:
         return {**self.base.weights(), "ewc": self.lam}
@@ -67,30 +66,15 @@ class Ewc(_Elastic):
     settings = EwcSettings
 
     def __init__(
-        self,
-        base: Method,
-        *,
-        lam: float = 500.0,
-        omit_current: bool = False,
-        fisher_batches: int = 100,
-        fisher_steps: int = 32,
-        seed: int = 0,
+        self, base: Method, *, lam: float = 500.0, omit_current: bool = False, **fisher: Unpack[FisherOptions]
     ) -> None:
-        """The Fisher is from `fisher_steps` steps of each of the last `fisher_batches` batches of a visit.
-
-        `omit_current` leaves out the anchor of the task that is visited.
-        """
-        super().__init__(base, lam, TaskAnchors(omit_current=omit_current), fisher_batches, fisher_steps, seed)
+        """`omit_current` leaves out the anchor of the task that is visited."""
+        super().__init__(base, lam, TaskAnchors(omit_current=omit_current), **fisher)
 
     @classmethod
     def around(cls, base: Method, config: RunConfig) -> Ewc:
-        return cls(
-            base,
-            lam=config.ewc_lambda,
-            omit_current=config.ewc_omit_current,
-            fisher_batches=config.fisher_batches,
-            seed=derive(config.seed, "method"),
-        )
+        fisher = fisher_options(config)
+        return cls(base, lam=config.ewc_lambda, omit_current=config.ewc_omit_current, **fisher)
 
 
 class OnlineEwc(_Elastic):
@@ -100,28 +84,14 @@ class OnlineEwc(_Elastic):
     settings = OnlineEwcSettings
 
     def __init__(
-        self,
-        base: Method,
-        *,
-        lam: float = 75.0,
-        gamma: float = 0.99,
-        fisher_batches: int = 100,
-        fisher_steps: int = 32,
-        seed: int = 0,
+        self, base: Method, *, lam: float = 75.0, gamma: float = 0.99, **fisher: Unpack[FisherOptions]
     ) -> None:
-        """The Fisher is from `fisher_steps` steps of each of the last `fisher_batches` batches of a visit."""
         check_gamma(gamma)
-        super().__init__(base, lam, OnlineAnchor(gamma), fisher_batches, fisher_steps, seed)
+        super().__init__(base, lam, OnlineAnchor(gamma), **fisher)
 
     @classmethod
     def around(cls, base: Method, config: RunConfig) -> OnlineEwc:
-        return cls(
-            base,
-            lam=config.online_ewc_lambda,
-            gamma=config.ewc_gamma,
-            fisher_batches=config.fisher_batches,
-            seed=derive(config.seed, "method"),
-        )
+        return cls(base, lam=config.online_ewc_lambda, gamma=config.ewc_gamma, **fisher_options(config))
 
 
 def check_wrapped(base: Method, lam: float) -> None:

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from clearl.acting.preprocess import as_tensor
+from clearl.methods.progress_compress.two_columns import TwoColumns
 from clearl.nets.network import ActorCritic, StepInput, build_network
 from clearl.nets.records import RecordInput
 from clearl.nets.torsos import TORSOS, Torso
-from clearl.nets.two_columns import TwoColumns
 from clearl.spaces import ActionSpec, ObservationSpec, PartSpec, TaskSpec
 
 PARTS = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from clearl.methods.progress_compress.two_columns import ACTIVE, KNOWLEDGE_BASE, Adaptor, TwoColumns
 from clearl.nets.network import ActorCritic, StepInput, StepOutput, build_network
-from clearl.nets.two_columns import ACTIVE, KNOWLEDGE_BASE, Adaptor, TwoColumns
 from clearl.spaces import discrete_spec
 
 SPECS = {

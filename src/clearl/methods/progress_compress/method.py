@@ -11,20 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from torch import Tensor
 
 from clearl.config import RunConfig
 from clearl.errors import ConfigError
 from clearl.methods.anchors import OnlineAnchor, select
-from clearl.methods.consolidation import Consolidation
+from clearl.methods.consolidation import Consolidation, FisherOptions, fisher_options
 from clearl.methods.ewc import check_gamma, check_wrapped
 from clearl.methods.method import Method, OptimizerState, Wrapper
+from clearl.methods.progress_compress.two_columns import ACTIVE, KNOWLEDGE_BASE, TwoColumns
 from clearl.methods.settings import ProgressCompressSettings
 from clearl.nets.network import ActorCritic, PolicyNetwork, StepInput
-from clearl.nets.two_columns import ACTIVE, KNOWLEDGE_BASE, TwoColumns
-from clearl.seeding import derive
 from clearl.types import Batch, Visit
 
 COMPRESS_SHARE = 0.25
@@ -45,13 +44,11 @@ class ProgressCompress(Wrapper):
         *,
         lam: float = 75.0,
         gamma: float = 0.99,
-        fisher_batches: int = 100,
-        fisher_steps: int = 32,
         compress_frames: int | None = None,
         extra_frames_share: float = 0.0,
         temperature: float = 1.0,
         reset_active: bool = True,
-        seed: int = 0,
+        **fisher: Unpack[FisherOptions],
     ) -> None:
         """Compression takes `extra_frames_share` of a visit's frames on top of them; 1.0 is what its authors did.
 
@@ -66,11 +63,9 @@ class ProgressCompress(Wrapper):
             raise ConfigError(f"compress_temperature must be above 0, got {temperature}")
         if isinstance(base, Wrapper):
             raise ConfigError("Progress & Compress joins plain networks: it must be the innermost wrapper of a method")
-        self.lam, self.seed = lam, seed
+        self.lam = lam
         self.compress_frames, self.temperature, self.reset_active = compress_frames, temperature, reset_active
-        self.consolidation = Consolidation(
-            OnlineAnchor(gamma), fisher_batches=fisher_batches, fisher_steps=fisher_steps, seed=seed
-        )
+        self.consolidation = Consolidation(OnlineAnchor(gamma), **fisher)
         self.extra_frames_share = extra_frames_share
         self.compressing = False
         self._restart: int | None = None  # the visit whose active column is still to be made
@@ -83,19 +78,18 @@ class ProgressCompress(Wrapper):
             base,
             lam=config.online_ewc_lambda,
             gamma=config.ewc_gamma,
-            fisher_batches=config.fisher_batches,
             compress_frames=None if on_top else compress,
             extra_frames_share=(compress or visit) / visit if on_top and visit else 0.0,
             temperature=config.compress_temperature,
             reset_active=config.reset_active,
-            seed=derive(config.seed, "method"),
+            **fisher_options(config),
         )
 
     def build_network(self, build: Callable[[], PolicyNetwork]) -> PolicyNetwork:
         active, knowledge_base = self.base.build_network(build), self.base.build_network(build)
         if not isinstance(active, ActorCritic) or not isinstance(knowledge_base, ActorCritic):
             raise ConfigError("Progress & Compress joins plain networks: its base must be 'baseline' or 'clear'")
-        return TwoColumns(active, knowledge_base, seed=self.seed)
+        return TwoColumns(active, knowledge_base, seed=self.consolidation.seed)
 
     def weights(self) -> Mapping[str, float]:
         if not self.compressing:

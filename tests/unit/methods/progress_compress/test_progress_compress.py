@@ -16,9 +16,9 @@ from clearl.methods.baseline import Baseline
 from clearl.methods.clear import Clear
 from clearl.methods.method import Wrapper
 from clearl.methods.progress_compress import ProgressCompress
+from clearl.methods.progress_compress.two_columns import KNOWLEDGE_BASE, TwoColumns
 from clearl.nets.heads.categorical import MaskedCategorical
 from clearl.nets.network import StepInput, as_module, build_network
-from clearl.nets.two_columns import KNOWLEDGE_BASE, TwoColumns
 from clearl.spaces import discrete_spec
 from clearl.types import Visit
 
