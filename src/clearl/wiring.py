@@ -282,14 +282,16 @@ def replay_bytes(config: RunConfig, spec: TaskSpec, total_frames: int) -> int:
 
 def make_network(config: RunConfig, spec: TaskSpec, method: Method) -> PolicyNetwork:
     """The network that `method` trains, with its initial weights."""
-    seed = derive(config.seed, "network")
-    shape = {"torso": config.torso, "lstm": config.lstm, "lstm_size": config.lstm_size}
     std = StdSettings(config.action_std, config.action_std_initial, config.action_std_floor, config.action_std_ceiling)
-    return method.build_network(
-        lambda: build_network(
-            spec, **shape, seed=seed, std=std, normalise=config.normalise_observations, layer_norm=config.layer_norm
-        )
-    )
+
+    def build() -> PolicyNetwork:
+        return build_network(
+            spec, torso=config.torso, lstm=config.lstm, lstm_size=config.lstm_size, seed=derive(config.seed, "network"),
+            std=std, normalise=config.normalise_observations, layer_norm=config.layer_norm,
+            scale_returns=config.scale_returns,
+        )  # fmt: skip
+
+    return method.build_network(build)
 
 
 def stored_network(config: RunConfig, spec: TaskSpec, *, source: str, trust: bool) -> PolicyNetwork:

@@ -22,6 +22,13 @@ def test_a_method(check: Callable[..., None], name: str, lstm: bool) -> None:
     check(name, lstm)
 
 
+@pytest.mark.parametrize("lstm", [False, True], ids=["feedforward", "lstm"])
+@pytest.mark.parametrize("name", ["clear", "ewc+clear", "progress-compress+clear"])
+def test_a_method_with_scaled_returns(name: str, lstm: bool) -> None:
+    for check in METHOD_CHECKS:
+        check(name, lstm, scale_returns=True)
+
+
 @pytest.mark.parametrize("correction", list(CORRECTIONS))
 @pytest.mark.parametrize("check", METHOD_CHECKS, ids=lambda check: check.__name__)
 def test_a_correction(check: Callable[..., None], correction: str) -> None:

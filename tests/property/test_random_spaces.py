@@ -114,7 +114,13 @@ def test_any_space_trains_resumes_exports_and_acts_or_is_refused_by_name(
     space_suite.SPACES.update(a=(observation, action), b=(other, action))
     space_suite.MASKED[0] = masked
     config = RunConfig(
-        **SMALL, method=method, lstm=lstm, frame_stack=stack, normalise_observations=normalise, action_std=std
+        **SMALL,
+        method=method,
+        lstm=lstm,
+        frame_stack=stack,
+        normalise_observations=normalise,
+        scale_returns=normalise,
+        action_std=std,
     )
     with tempfile.TemporaryDirectory() as root:
         try:

@@ -16,6 +16,7 @@ VARIANTS = {
     "both": small_config(pairs="both", replay_ratio=0.7, diagnose_every_updates=5),
     "both, several draws, lstm": small_config(pairs="both", replay_ratio=2.5, lstm=True, replay_state="burn-in"),
     "tasks that fade into each other": small_config(protocol="overlap", frames_per_visit=400),
+    "scaled returns, lstm": small_config(scale_returns=True, lstm=True),
     "rmsprop, annealed, mixed tasks": small_config(optimizer="rmsprop", anneal=True, protocol="simultaneous"),
 }
 
@@ -47,7 +48,9 @@ def test_killed_and_resumed_equals_uninterrupted(reference: Reference, tmp_path:
 
 
 def test_progress_and_compress_is_resumed_exactly(tmp_path: Path) -> None:
-    config = small_config(method="progress-compress+clear", lstm=True, fisher_batches=2, compress_frames=150)
+    config = small_config(
+        method="progress-compress+clear", lstm=True, fisher_batches=2, compress_frames=150, scale_returns=True
+    )
     finish(config, tmp_path / "whole")
     check((config, tmp_path / "whole"), tmp_path, runs=2, kills=2, seed=3)
 

@@ -124,6 +124,7 @@ class RunConfig:
         float | None, Between(0.25, 4), "pairs both: replayed unrolls on top of each new one; default: 1"
     ] = None
     reward_clip: Annotated[Literal["unit", "soft_asymmetric", "none"], "[-1, 1], DMLab-30's, or none"] = "none"
+    scale_returns: Annotated[bool, "learn values in units of the running deviation of discounted returns"] = False
 
     buffer_frames: Annotated[Count | None, "size of the replay buffer; default: by buffer_share"] = None
     buffer_share: Annotated[float, Between(1e-6, 1), "size of the replay buffer as a share of all frames"] = 0.5

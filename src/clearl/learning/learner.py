@@ -14,6 +14,7 @@ from clearl.errors import ConfigError, DivergedError
 from clearl.learning.diagnostics import Diagnostics, diagnose, recorded_unrolls
 from clearl.learning.optimizer import annealed_rate, make_optimizer
 from clearl.learning.replay_state import with_replay_state
+from clearl.learning.return_scale import check_scaling, scaled_by_returns
 from clearl.methods.method import Method
 from clearl.nets.network import KeepsStatistics, PolicyNetwork, StepOutput, as_module
 from clearl.types import Batch, Visit
@@ -42,6 +43,8 @@ class Learner:
         self, *, network: PolicyNetwork, method: Method, config: RunConfig, batch_frames: int, total_frames: int | None
     ) -> None:
         self.network, self.method, self.config = network, method, config
+        if config.scale_returns:
+            check_scaling(network, method.replay_fraction)
         self.device = find_device(config.device)
         as_module(network).to(self.device)
         self.batch_frames, self.total_frames = batch_frames, total_frames
@@ -68,6 +71,7 @@ class Learner:
         with self._recording() as outputs:
             moved = self._prepared(batch)
             self._observe(moved)
+            moved = self._scaled(moved)
             losses = self._losses(moved)
             weights = self.method.weights()
             total = torch.stack([weights[name] * loss for name, loss in losses.items()]).sum()
@@ -95,6 +99,10 @@ class Learner:
         """Let the network normalise by what is new; replay was counted when it was."""
         if self.config.normalise_observations and isinstance(self.network, KeepsStatistics):
             self.network.observe(batch.observation[:-1, ~batch.is_replay].flatten(0, 1))
+
+    def _scaled(self, batch: Batch) -> Batch:
+        """The batch with rewards and stored values in the unit of the network's own values."""
+        return scaled_by_returns(self.network, batch) if self.config.scale_returns else batch
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Network, optimiser and method as named tensors."""

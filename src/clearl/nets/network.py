@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from clearl.errors import ConfigError
 from clearl.nets.heads import Head, StdSettings, make_head
 from clearl.nets.lstm import LstmCore
+from clearl.nets.normalise import ReturnScale
 from clearl.nets.records import build_record_torso
 from clearl.nets.torsos import Dense, PlainTorso, Torso, build_torso
 from clearl.seeding import derive
@@ -32,7 +33,7 @@ class StepInput(NamedTuple):
 
 class StepOutput(NamedTuple):
     policy: torch.Tensor  # [..., policy_size], unmasked; `PolicyNetwork.head` makes distributions of it
-    value: torch.Tensor  # [...]
+    value: torch.Tensor  # [...]; of `act` as rewards are, of `unroll` divided by the return scale
     state: torch.Tensor  # [B, core_size]
 
 
@@ -69,6 +70,19 @@ class KeepsStatistics(Protocol):
         ...
 
 
+@runtime_checkable
+class ScalesReturns(Protocol):
+    """A network that learns values in units of the deviation of returns, and learns that from new experience."""
+
+    def observe_returns(self, returns: torch.Tensor) -> None:
+        """Take in more discounted returns [N], as rewards are."""
+        ...
+
+    def return_scale(self) -> torch.Tensor:
+        """The unit of the values that `unroll` gives, a single float32."""
+        ...
+
+
 def as_module(network: PolicyNetwork) -> nn.Module:
     """The network as the `nn.Module` that it is."""
     assert isinstance(network, nn.Module)
@@ -78,9 +92,12 @@ def as_module(network: PolicyNetwork) -> nn.Module:
 class ActorCritic(nn.Module):
     """Torso, perhaps an LSTM core, a linear policy and a linear value. Without a core, only the observation counts."""
 
-    def __init__(self, torso: Torso | PlainTorso, core: LstmCore | None, head: Head) -> None:
+    def __init__(
+        self, torso: Torso | PlainTorso, core: LstmCore | None, head: Head, returns: ReturnScale | None = None
+    ) -> None:
+        """With `returns`, values are learnt in its unit, and the core sees rewards in it."""
         super().__init__()
-        self.torso, self.core, self.head = torso, core, head
+        self.torso, self.core, self.head, self.returns = torso, core, head, returns
         self.core_size = core.state_size if core else 0
         self.feature_size = core.size if core else torso.out_size
         self.policy = nn.Linear(self.feature_size, head.raw_size)
@@ -98,12 +115,12 @@ class ActorCritic(nn.Module):
         if self.core is None:
             features = self.torso(inputs.observation)
             if self._columns is None or torch.is_grad_enabled():
-                return self._heads(features, state)
+                return self.unscaled(self._heads(features, state))
             bias, weight = self._columns
             both = torch.addmm(bias, features, weight)
-            return StepOutput(self.head.policy(both[:, :-1]), both[:, -1], state)
+            return self.unscaled(StepOutput(self.head.policy(both[:, :-1]), both[:, -1], state))
         output = self.unroll(inputs.map(lambda part: part.unsqueeze(0)), state)
-        return StepOutput(output.policy[0], output.value[0], output.state)
+        return self.unscaled(StepOutput(output.policy[0], output.value[0], output.state))
 
     def unroll(self, inputs: StepInput, state: Tensor) -> StepOutput:
         return self._heads(*self.remember(self.torso(inputs.observation.flatten(0, 1)), inputs, state))
@@ -118,12 +135,24 @@ class ActorCritic(nn.Module):
         if isinstance(self.torso, Torso):
             self.torso.observe(observation)
 
+    def observe_returns(self, returns: Tensor) -> None:
+        if self.returns is not None:
+            self.returns.observe(returns[:, None])
+
+    def return_scale(self) -> Tensor:
+        return torch.ones(()) if self.returns is None else self.returns.scale
+
+    def unscaled(self, output: StepOutput) -> StepOutput:
+        """The output with its value as rewards are: replay outlives the scale of the day."""
+        return output if self.returns is None else output._replace(value=output.value * self.returns.scale)
+
     def remember(self, features: Tensor, inputs: StepInput, state: Tensor) -> tuple[Tensor, Tensor]:
         """The torso's features [T*B, F] through the core, if there is one: ([T, B, feature_size], state)."""
         features = features.unflatten(0, inputs.first.shape)
         if self.core is None:
             return features, state
-        return self.core(features, self.head.embed(inputs.last_action), inputs.last_reward, inputs.first, state)
+        reward = inputs.last_reward if self.returns is None else inputs.last_reward / self.returns.scale
+        return self.core(features, self.head.embed(inputs.last_action), reward, inputs.first, state)
 
     def evaluated_columns(self, *, in_training: bool) -> tuple[str, ...]:
         return ("",)
@@ -159,7 +188,7 @@ def _build_torso(name: str, spec: ObservationSpec, normalise: bool) -> Torso | P
 
 def build_network(
     spec: TaskSpec, *, torso: str, lstm: bool, lstm_size: int, seed: int, std: StdSettings | None = None,
-    normalise: bool = False, layer_norm: bool = False,
+    normalise: bool = False, layer_norm: bool = False, scale_returns: bool = False,
 ) -> ActorCritic:  # fmt: skip
     """A network for environments of this spec, initialised from `seed`; torch's global random state is left alone."""
     if lstm and lstm_size < 1:
@@ -171,6 +200,6 @@ def build_network(
             if isinstance(part, Dense):
                 part.add_layer_norm()
         core = LstmCore(body.out_size, head.embedding_size, lstm_size) if lstm else None
-        network = ActorCritic(body, core, head)
+        network = ActorCritic(body, core, head, ReturnScale() if scale_returns else None)
     network.initialise(derive(seed, "network"))
     return network

@@ -1,4 +1,4 @@
-"""Running statistics of vector observations, over the whole stream of new experience."""
+"""Running statistics of vector observations and of returns, over the whole stream of new experience."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _LIMIT = 10.0
 _LEAST_VARIANCE = 1e-4  # a number that hardly ever changes must not become large when it does
 
 
-class Normalise(nn.Module):
-    """(x - mean) / standard deviation, cut at 10. Unrolls hold what the environment gave.
+class RunningMoments(nn.Module):
+    """Mean and variance of all values so far.
 
-    The statistics are buffers: they travel with the weights, stand in checkpoints and exports, and change only where
-    `observe` is called, which is in the learner. They are never of one task.
+    They are buffers: they travel with the weights, stand in checkpoints and exports, and change only where `observe` is
+    called, which is in the learner. They are never of one task.
     """
 
     mean: Tensor
@@ -26,10 +26,6 @@ class Normalise(nn.Module):
         self.register_buffer("mean", torch.zeros(size, dtype=torch.float64))
         self.register_buffer("variance", torch.ones(size, dtype=torch.float64))
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
-
-    def forward(self, values: Tensor) -> Tensor:
-        scale = self.variance.clamp(min=_LEAST_VARIANCE).rsqrt()
-        return ((values - self.mean.to(values.dtype)) * scale.to(values.dtype)).clamp(-_LIMIT, _LIMIT)
 
     @torch.no_grad()
     def observe(self, values: Tensor) -> None:
@@ -44,3 +40,23 @@ class Normalise(nn.Module):
         self.variance.copy_(before * (1 - share) + variance * share + gap.square() * share * (1 - share))
         self.mean.add_(gap * share)
         self.count.copy_(total)
+
+
+class Normalise(RunningMoments):
+    """(x - mean) / standard deviation, cut at 10. Unrolls hold what the environment gave."""
+
+    def forward(self, values: Tensor) -> Tensor:
+        scale = self.variance.clamp(min=_LEAST_VARIANCE).rsqrt()
+        return ((values - self.mean.to(values.dtype)) * scale.to(values.dtype)).clamp(-_LIMIT, _LIMIT)
+
+
+class ReturnScale(RunningMoments):
+    """The standard deviation of discounted returns: the unit in which values are learnt. Unrolls hold raw rewards."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    @property
+    def scale(self) -> Tensor:
+        """The unit, a single float32; 1 before the first return, and never below 0.01."""
+        return self.variance[0].clamp(min=_LEAST_VARIANCE).sqrt().float()

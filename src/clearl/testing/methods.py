@@ -129,7 +129,9 @@ def a_learner(name: str, lstm: bool, **settings: Any) -> Learner:
     )
     method = make_method(config)
     network = method.build_network(
-        lambda: build_network(SPEC, torso=config.torso, lstm=lstm, lstm_size=config.lstm_size, seed=1)
+        lambda: build_network(
+            SPEC, torso=config.torso, lstm=lstm, lstm_size=config.lstm_size, seed=1, scale_returns=config.scale_returns
+        )
     )
     return Learner(network=network, method=method, config=config, batch_frames=BATCH_FRAMES, total_frames=None)
 

@@ -56,6 +56,25 @@ def test_statistics_travel_with_the_weights_and_acting_leaves_them_alone() -> No
     assert torch.equal(actor.state_dict()["torso.inputs.normalise.mean"], before)
 
 
+def test_the_scale_of_returns_travels_with_the_weights() -> None:
+    spec = discrete_spec((2,), "float32", 3)
+    learner, actor, plain = (
+        build_network(spec, torso="auto", lstm=False, lstm_size=1, seed=seed, scale_returns=scaled)
+        for seed, scaled in ((0, True), (1, True), (0, False))
+    )
+    learner.observe_returns(torch.tensor([-30.0, 10.0, 500.0]))
+    vector = np.zeros(FlatWeights(learner).size, np.float32)
+    FlatWeights(learner).write_to(vector)
+    FlatWeights(actor).read_from(vector)
+    assert actor.return_scale() == learner.return_scale() and learner.return_scale() > 200
+    step = inputs(torch.randn(1, 4, 2, generator=torch.Generator().manual_seed(0))).map(lambda part: part[0])
+    with torch.no_grad():
+        acted = [network.act(step, torch.zeros(4, 0)).value for network in (learner, actor, plain)]
+    torch.testing.assert_close(acted[1], acted[0])
+    torch.testing.assert_close(acted[0], acted[2] * learner.return_scale())
+    assert not [name for name in plain.state_dict() if "returns" in name] and plain.return_scale() == 1
+
+
 def test_images_and_one_hot_parts_are_not_normalised() -> None:
     images = build_network(
         discrete_spec((1, 10, 10), "float32", 2), torso="auto", lstm=False, lstm_size=1, seed=0, normalise=True

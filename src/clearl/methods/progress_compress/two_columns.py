@@ -73,6 +73,14 @@ class TwoColumns(nn.Module):
         self.active.observe(observation)
         self.knowledge_base.observe(observation)
 
+    def observe_returns(self, returns: Tensor) -> None:
+        """Take in more discounted returns, in both columns alike."""
+        self.active.observe_returns(returns)
+        self.knowledge_base.observe_returns(returns)
+
+    def return_scale(self) -> Tensor:
+        return self.active.return_scale()
+
     @property
     def head(self) -> Head:
         """The active column's; both columns make the same of a policy."""
@@ -100,7 +108,7 @@ class TwoColumns(nn.Module):
         steps = inputs.map(lambda part: part.unsqueeze(0))
         knowing = column == KNOWLEDGE_BASE or (column == "evaluate" and bool(self.compressed))
         output = (self._unroll_knowledge_base if knowing else self.unroll)(steps, state)
-        return StepOutput(output.policy[0], output.value[0], output.state)
+        return self.active.unscaled(StepOutput(output.policy[0], output.value[0], output.state))
 
     def unroll(self, inputs: StepInput, state: Tensor) -> StepOutput:
         """The active column; no gradient reaches the knowledge base."""
