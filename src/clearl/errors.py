@@ -77,6 +77,12 @@ class EnvironmentFaultError(ClearlError):
         super().__init__(f"environment of task {task!r}, slot {slot}, step {step}: {problem}")
         self.task, self.slot, self.step, self.problem = task, slot, step, problem
 
+    def in_slot(self, slot: int) -> EnvironmentFaultError:
+        """The same fault under another number of the slot: a batch counts its own, a run counts all."""
+        moved = EnvironmentFaultError(self.task, slot, self.step, self.problem)
+        moved.__cause__ = self
+        return moved
+
 
 class WorkerError(ClearlError):
     """A worker failed and cannot be restarted; the message ends with the worker's own traceback."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +27,10 @@ def open_parts(
         yield Trained.open(part, chosen, imports=imports, trust=trust)
 
 
-def evaluate(trained: Trained, *, episodes: int) -> Iterator[Evaluation]:
-    """Play whole, unclipped episodes of each task."""
+def evaluate(
+    trained: Trained, *, episodes: int, tell: Callable[[str], None] = lambda line: None
+) -> Iterator[Evaluation]:
+    """Play whole, unclipped episodes of each task; `tell` gets a line for each environment that had to be rebuilt."""
     allow_env_threads(cores())  # no other process acts meanwhile
     config = trained.config
     evaluator = Evaluator(
@@ -37,7 +39,10 @@ def evaluate(trained: Trained, *, episodes: int) -> Iterator[Evaluation]:
     )  # fmt: skip
     try:
         for task in trained.tasks:
-            yield from evaluator.evaluate((task,), 0)
+            evaluations = evaluator.evaluate((task,), 0)
+            for fault in evaluator.take_faults():
+                tell(f"{str(fault).splitlines()[0]}; it was built anew and its episode repeated")
+            yield from evaluations
     finally:
         evaluator.close()
 

@@ -101,6 +101,11 @@ class RunFactory:
         """As given, else as the run directory says, which must exist by then."""
         return self._replay or ReplaySize.of(self.run_dir)
 
+    @property
+    def replay_store(self) -> str:
+        """Where replay is kept: `ram` or `disk`."""
+        return self.replay.store
+
     def plan_replay(self, plan: Plan) -> dict[str, Any]:
         """Decide the size and the place of replay, for the meta data of a new run."""
         if self.method.replay_fraction == 0:

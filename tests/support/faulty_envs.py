@@ -45,6 +45,7 @@ def _exit_at_once(outcome: Outcome) -> Outcome:
 FAULTS: dict[str, Callable[[Outcome], Outcome]] = {
     "raise": _raise,
     "hang": _hang,
+    "hang-evaluation": _hang,
     "abort": _abort,
     "exit": _exit,
     "exit-at-once": _exit_at_once,
@@ -70,12 +71,17 @@ class Faulty(gymnasium.Env[np.ndarray, Any]):
         self.place += 1 if action else -1
         outcome = (self.see(), float(self.place == 20), self.place in (0, 20), False, {})
         for name, misbehave in FAULTS.items():
-            if ordered(name):
+            if (name != "hang-evaluation" or in_evaluator()) and ordered(name):
                 return misbehave(outcome)
         return outcome
 
     def see(self) -> np.ndarray:
         return np.array([self.place / 20, 1 - self.place / 20, 0.5], np.float32)
+
+
+def in_evaluator() -> bool:
+    """Whether this process is an evaluator; the kernel keeps 15 letters of its name."""
+    return Path("/proc/self/comm").read_text().startswith("clearl:evaluato")
 
 
 def ordered(fault: str) -> bool:

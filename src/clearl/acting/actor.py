@@ -12,6 +12,7 @@ import torch
 from clearl.acting.preprocess import observe
 from clearl.acting.slots import SlotEnvironments
 from clearl.acting.stepper import Stepper
+from clearl.errors import EnvironmentFaultError
 from clearl.nets.network import PolicyNetwork
 from clearl.seeding import generator
 from clearl.tasks.suite import Envs, Suite
@@ -103,6 +104,10 @@ class Actor:
         self._window_first[:] = rows.first[:, steps:]
         return episodes
 
+    def take_faults(self) -> list[EnvironmentFaultError]:
+        """Faults since the last call that environments made good by themselves."""
+        return self._environments.take_faults()
+
     def close(self) -> None:
         """Close every environment."""
         self._environments.close()
@@ -151,7 +156,10 @@ class Actor:
             rows.valid[slots, t] = step.valid
             self._score[slots] += step.reward
             self._steps[slots] += step.valid
-            for slot in group.slots[step.terminated | step.truncated]:
-                episodes.append(Episode(group.task, float(self._score[slot]), int(self._steps[slot])))
+            ended = step.terminated | step.truncated
+            for index in np.flatnonzero(ended | step.first):  # a rebuilt environment begins an episode and ends none
+                slot = group.slots[index]
+                if ended[index]:
+                    episodes.append(Episode(group.task, float(self._score[slot]), int(self._steps[slot])))
                 self._score[slot] = self._steps[slot] = 0
         return episodes

@@ -18,7 +18,7 @@ from clearl.seeding import generator
 from clearl.spaces import MASK_FIELD, ObservationSpec, TaskSpec
 from clearl.tasks.actions import TaskActions, actions_from_json
 from clearl.tasks.observations import ObservationWriter, TaskObservations, observations_from_json
-from clearl.tasks.suite import DescribesSpaces, Suite
+from clearl.tasks.suite import DescribesActions, DescribesObservations, Suite
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ class Agent:
         It is sampled, or the likeliest if `deterministic`. `task` names what the agent was trained on, and with it the
         actions that exist there; it may be left out where there was one task only. `mask` leaves out more of them.
         `reward` is what the last action brought (used by networks with a memory). `first` marks the environments of a
-        batch whose episode begins with this observation. `channels` is the axis of an image's channels, 0 or 2; needed
-        only where its shape does not tell.
+        batch whose episode begins with this observation. Images have the axes that the environment has; `channels` (0
+        or 2) is the axis of the channels in an image that has others, or of an agent that does not know.
         """
         about = self._about(task)
         frames, batched = self._frames(about, observation, channels)
@@ -108,11 +108,20 @@ class Agent:
     def _frames(self, about: AgentTask | None, observation: Any, channels: int | None) -> tuple[np.ndarray, bool]:
         """Frames [n, ...] of one observation or of a batch, and whether it was a batch."""
         spec = self.spec.observation
-        if about is None or about.observations is None:
-            if spec.is_record:
-                raise ConfigError(f"say which task this is, with task=...: {', '.join(self.tasks)}")
-            return fit_frames(observation, self.spec, channels)
-        return _written(about.observations, observation, spec)
+        shown = self._shown(observation) if about is None else about.observations
+        if shown is not None and (channels is None or spec.is_record):
+            return _written(shown, observation, spec)
+        if spec.is_record:
+            raise ConfigError(f"say which task this is, with task=...: {', '.join(self.tasks)}")
+        return fit_frames(observation, self.spec, channels)
+
+    def _shown(self, observation: Any) -> TaskObservations | None:
+        """What is known of observations of this shape, where it is not said of which task they are."""
+        known = [task.observations for task in self.tasks.values() if task.observations is not None]
+        if self.spec.observation.is_record or len(known) < len(self.tasks):
+            return None
+        shape = np.shape(observation)
+        return next((each for each in known if shape[-len(each.parts[0].shape) :] == each.parts[0].shape), None)
 
     def _see(self, frames: np.ndarray, first: np.ndarray, reward: float | np.ndarray) -> None:
         if self._stepper is None:
@@ -160,10 +169,14 @@ def one_thread() -> Iterator[None]:
 
 def agent_tasks(suite: Suite) -> dict[str, AgentTask]:
     """All tasks of a suite."""
-    if not isinstance(suite, DescribesSpaces):
-        return {task: AgentTask(suite.mask(task), None) for task in suite.tasks}
-    masks = {task: suite.mask(task) for task in suite.tasks}
-    return {task: AgentTask(mask, suite.actions(task), suite.observations(task)) for task, mask in masks.items()}
+    return {
+        task: AgentTask(
+            suite.mask(task),
+            suite.actions(task) if isinstance(suite, DescribesActions) else None,
+            suite.observations(task) if isinstance(suite, DescribesObservations) else None,
+        )
+        for task in suite.tasks
+    }
 
 
 def tasks_to_json(tasks: Mapping[str, AgentTask]) -> dict[str, Any]:

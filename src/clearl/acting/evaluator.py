@@ -9,10 +9,12 @@ import numpy as np
 import torch
 
 from clearl.acting.stepper import Stepper
+from clearl.errors import EnvironmentFaultError
 from clearl.nets.heads import Head
 from clearl.nets.network import PolicyNetwork
 from clearl.seeding import derive, generator
 from clearl.tasks.suite import Envs, Suite
+from clearl.tasks.vectors import take_faults
 from clearl.types import EnvStep
 
 _NOISE_STEPS = 32
@@ -97,6 +99,10 @@ class Evaluator:
         return [
             _evaluation(task, {column: played[task, column] for column in several}) for task, several in columns.items()
         ]
+
+    def take_faults(self) -> list[EnvironmentFaultError]:
+        """Faults since the last call that environments made good by themselves; their episodes began anew."""
+        return [fault for envs in self._envs.values() for fault in take_faults(envs)]
 
     def close(self) -> None:
         """Close every environment."""
@@ -191,8 +197,11 @@ class _Players:
     def score_step(self, places: slice, step: EnvStep) -> None:
         """Count what a step at some places brought."""
         playing = self.playing[places]
+        # Without an end before it, only a rebuilt environment begins an episode: its score begins anew, too.
+        if len(begun := np.flatnonzero(playing & step.first & ~step.terminated)):
+            self.score[places][begun] = self.steps[places][begun] = 0
         self.score[places] += np.where(playing, step.reward, 0.0)
-        self.steps[places] += playing
+        self.steps[places] += playing & step.valid
         if step.success is not None:
             self.success[places] = np.where(playing, step.success, self.success[places])
             self.told[places] = True

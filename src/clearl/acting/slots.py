@@ -14,7 +14,7 @@ import numpy as np
 from clearl.errors import EnvironmentFaultError
 from clearl.seeding import derive
 from clearl.tasks.suite import Envs
-from clearl.tasks.vectors import BundledEnvs, Seat, combine, is_divisible
+from clearl.tasks.vectors import BundledEnvs, Seat, combine, is_divisible, take_faults
 
 _MOST_IDLE_TASKS = 8
 """Tasks whose environments are kept while nobody plays them: a drift may pass through hundreds."""
@@ -64,6 +64,7 @@ class SlotEnvironments:
         """Vectors by task and size, as they were built; taken out of it once a part of one has moved."""
         self._free: dict[str, list[Envs]] = defaultdict(list)
         """Single environments that nobody plays."""
+        self._faults: list[EnvironmentFaultError] = []
 
     def assign(self, tasks: Sequence[str]) -> list[Start]:
         """Give each slot its task; the episodes that begin for it."""
@@ -99,8 +100,17 @@ class SlotEnvironments:
         try:
             yield
         except EnvironmentFaultError as fault:
-            slot = self._slots[slots[fault.slot]]
-            raise EnvironmentFaultError(fault.task, slot, fault.step, fault.problem) from fault
+            raise fault.in_slot(self._slots[slots[fault.slot]]) from fault
+
+    def take_faults(self) -> list[EnvironmentFaultError]:
+        """Faults since the last call that environments made good by themselves, with the slots of the run."""
+        for group in self.groups:
+            self._note_faults(group.envs, group.slots)
+        faults, self._faults = self._faults, []
+        return faults
+
+    def _note_faults(self, envs: Envs, slots: np.ndarray) -> None:
+        self._faults += [fault.in_slot(self._slots[slots[fault.slot]]) for fault in take_faults(envs)]
 
     def _release(self, groups: Sequence[Group], tasks: Sequence[str]) -> None:
         """Keep the environments of slots that go to another task, where one can be started by itself."""
@@ -135,11 +145,14 @@ class SlotEnvironments:
         seed = derive(self._seed, "start", self._slots[0], self.starts, task)
         if not isinstance(envs, BundledEnvs):
             with self.faults_named(slots):
-                return envs.reset(seed=seed)
+                started = envs.reset(seed=seed)
+            self._note_faults(envs, slots)
+            return started
         frames = []
         for i, (single, _) in enumerate(envs.seats):
             with self.faults_named(slots[i : i + 1]):
                 frames.append(single.reset(seed=derive(seed, i)))
+            self._note_faults(single, slots[i : i + 1])
         return np.concatenate(frames)
 
     def _vector(self, task: str, count: int) -> Envs:

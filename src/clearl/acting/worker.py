@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clearl.acting.actor import Actor, Episode
+from clearl.errors import EnvironmentFaultError
 from clearl.replay.shard import ReplayShard, insert_each
 from clearl.unroll import Payload, Unroll
 
@@ -22,6 +23,10 @@ class Worker:
         """The first half of a pair: one unroll for each slot."""
         self.actor.assign(tasks)
         return self.actor.fill(new)
+
+    def take_faults(self) -> list[EnvironmentFaultError]:
+        """Faults since the last call that environments made good by themselves."""
+        return self.actor.take_faults()
 
     def recall(self) -> list[Payload | None]:
         """The second half: `draws` unrolls of the past for each slot in turn, None where there are none.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from clearl.cli.arguments import POSITIONAL, Imports, Trust, parse
-from clearl.cli.output import tell_origin
+from clearl.cli.output import tell_origin, warn
 from clearl.config import Between
 
 ABOUT = "Play whole episodes of every task with the newest good checkpoint of a run, and print the unclipped scores."
@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
     for trained in open_parts(Path(args.run), args.tasks, imports=args.imports, trust=args.trust):
         tell_origin(trained.agent.origin)
         frames = trained.agent.origin.frames if trained.agent.origin else None
-        for evaluation in evaluate(trained, episodes=args.episodes):
+        for evaluation in evaluate(trained, episodes=args.episodes, tell=warn):
             column = f" ({evaluation.column})" if evaluation.column else ""
             score = f"{evaluation.mean:.2f} +- {evaluation.std:.2f}"
             rate = evaluation.success_rate

@@ -43,12 +43,17 @@ def tell(line: str) -> None:
         silence()
 
 
+def warn(line: str) -> None:
+    """Say something on stderr that a user should know and that ends nothing."""
+    print(f"clearl: {line}", file=sys.stderr, flush=True)
+
+
 def tell_origin(origin: Origin | None) -> None:
     """Say on stderr which checkpoint is used, of how many frames, and which newer ones are damaged."""
     if origin is not None:
         for note in origin.notes:
-            print(f"clearl: {note}", file=sys.stderr)
-        print(f"clearl: {origin}", file=sys.stderr, flush=True)
+            warn(note)
+        warn(str(origin))
 
 
 def silence() -> None:

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from clearl.errors import ConfigError
+
 Named = dict[str, Tensor]
 
 
@@ -114,6 +116,7 @@ class TaskAnchors:
 
 
 _KINDS = ("anchor", "fisher")
+_SCALE = "mean of 1"
 
 
 def _merge(kept: list[tuple[Named, Named]]) -> Penalty:
@@ -160,10 +163,16 @@ class OnlineAnchor:
         return anchor | {f"fisher/{name}": tensor for name, tensor in self._fisher.items()}
 
     def state(self) -> dict[str, Any]:
-        return {}
+        return {"scale": _SCALE}
 
     def restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         self._anchor, self._fisher = (select(tensors, f"{kind}/") for kind in _KINDS)
+        if self._fisher and state.get("scale") != _SCALE:
+            raise ConfigError(
+                "this checkpoint holds a running Fisher of unit norm, as version 0.1 of clearl kept it for online EWC "
+                "and Progress & Compress; now Fishers have a mean of 1 and the same online_ewc_lambda holds more. Go "
+                "on with version 0.1, or train anew with --overwrite or another --out"
+            )
         self._penalty = self._derived() if self._anchor else None
 
     def _derived(self) -> Penalty:

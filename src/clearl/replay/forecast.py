@@ -15,6 +15,7 @@ from clearl.replay.codec import Codec
 from clearl.replay.framing import HEADER_NBYTES
 from clearl.spaces import PartSpec
 from clearl.storage.cgroups import MemoryGroups
+from clearl.storage.file_systems import remote_file_system
 from clearl.storage.files import free_nbytes
 from clearl.unroll import Unroll, UnrollLayout
 
@@ -104,10 +105,12 @@ def choose_store(
     sample: Unroll | None = None,
     free_ram: int | None = None,
     free_disk: int | None = None,
+    remote: str | None = None,
 ) -> tuple[StoreKind, str]:
     """The store to use, and the sentence that tells the user why; `ConfigError` with the numbers if none fits.
 
-    `auto` takes the disk where the buffer fits, since only there it outlives the process, and else RAM.
+    `auto` takes the disk where the buffer fits and the file system is local, since only there it outlives the process.
+    Else it takes RAM, and a remote file system where that is too small.
     """
     forecast = forecast_bytes(layout, capacity_frames, waste_share=waste_share, sample=sample)
     free_ram = free_ram_nbytes() if free_ram is None else free_ram
@@ -123,14 +126,22 @@ def choose_store(
         f"({human_nbytes(free_disk)} free) or {human_nbytes(forecast.ram_nbytes)} of RAM "
         f"({human_nbytes(free_ram)} free)"
     )
-    wanted: tuple[StoreKind, ...] = ("disk", "ram") if kind == "auto" else (kind,)
-    for store in wanted:
+    remote = remote_file_system(directory) if remote is None else remote
+    in_order: tuple[StoreKind, ...] = ("ram", "disk") if remote else ("disk", "ram")
+    for store in in_order if kind == "auto" else (kind,):
         if fits[store]:
-            return store, f"replay: {need}; kept {'on disk' if store == 'disk' else 'in RAM'}"
+            return store, f"replay: {need}; kept {_where(store, remote if kind == 'auto' else None)}"
     raise ConfigError(
         f"replay does not fit: {need}, and replay_store is {kind!r}; give a smaller buffer_frames, buffer_share "
         "or replay_budget, another replay_store, or an output directory on a larger disk"
     )
+
+
+def _where(store: StoreKind, remote: str | None) -> str:
+    if store == "disk":
+        return "on disk"
+    why = f", since {remote} is no file system of this machine" if remote else ""
+    return f"in RAM{why}: a worker that is killed loses its share of it (--replay-store disk keeps it)"
 
 
 def free_disk_nbytes(directory: Path) -> int:

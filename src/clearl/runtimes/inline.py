@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
+
 from clearl.acting.actor import sum_episodes
 from clearl.acting.evaluator import Evaluation, EvaluationCancelled
+from clearl.errors import EnvironmentFaultError, WorkerError
 from clearl.learning.batching import Pairs
 from clearl.records.schema import summary_row
 from clearl.runtimes.host import cores
 from clearl.runtimes.runtime import RunContext, RunSpec
 from clearl.runtimes.state import RunState
+from clearl.runtimes.supervision import REBUILT, FaultBudget, RestartPolicy
 from clearl.storage.checkpoints import Saved, fitting
 from clearl.tasks.vectors import allow_env_threads
 
@@ -40,6 +44,8 @@ class _InlineRun:
         self.evaluator = context.factory.evaluator(context.learner.network)
         self.new = context.factory.layout.empty(len(self.slots))
         self.state = RunState(context)
+        self.budget = FaultBudget.of(context.config)
+        self.faults = RestartPolicy(self.budget)
 
     def loop(self) -> None:
         context, round_frames = self.context, len(self.slots) * self.context.factory.layout.frames
@@ -79,6 +85,7 @@ class _InlineRun:
     def _round(self, segment: int, tasks: tuple[str, ...]) -> None:
         context, version = self.context, self.context.learner.updates
         self.state.ended(segment, sum_episodes(self.worker.act(tasks, self.new)))
+        self._mended("actor", self.worker.take_faults())
         replay = self.worker.replay_counters()
         full = context.intake.take(Pairs(self.slots, self.new, self.worker.recall(), version))
         self.worker.remember(self.new)
@@ -103,12 +110,21 @@ class _InlineRun:
         """All tasks; none of them if the run is told to stop meanwhile, so that it can repeat them all."""
         tasks, stop = self.context.plan.evaluate, self.context.stop
         try:
-            return self.evaluator.evaluate(
+            evaluations = self.evaluator.evaluate(
                 tasks, self.context.learner.updates, switch=switch, training=self.state.tasks_in_training(),
                 cancelled=stop.__bool__,
             )  # fmt: skip
         except EvaluationCancelled:
             return []
+        self._mended("evaluator", self.evaluator.take_faults())
+        return evaluations
+
+    def _mended(self, name: str, faults: list[EnvironmentFaultError]) -> None:
+        """Record and count environments that failed and were built anew."""
+        for fault in faults:
+            self.context.recorder.fault(self.context.learner, name, f"{str(fault).splitlines()[0]}; {REBUILT}")
+            if not self.faults.tolerates(time.monotonic()):
+                raise WorkerError(f"environments failed more than {self.budget}: {fault}")
 
     def _end(self) -> None:
         """The plan is through, or the run was told to stop."""

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from clearl.config import RunConfig
 from clearl.errors import WorkerError
 from clearl.learning.batching import Intake, Staging
 from clearl.nets.weights import FlatWeights
@@ -85,7 +84,7 @@ class LearnerLoop:
         self.weight_store = backend.weight_store(self.flat.size)
         self._publish_weights(self.weight_store)
         supervision = SupervisorContext(
-            backend, context.config.worker_timeout_s, self._fault, self._restarted, _budget(context.config)
+            backend, context.config.worker_timeout_s, self._fault, self._restarted, FaultBudget.of(context.config)
         )
         self.workers = [
             RemoteWorker(i, slots, [sequences[s] for s in slots], context, self.weight_store, supervision)
@@ -369,10 +368,6 @@ class LearnerLoop:
         """Where the time of each process went."""
         children = {child.supervisor.name: dict(child.seconds) for child in self._children()}
         return {"learner": dict(self.watch.seconds), **children}
-
-
-def _budget(config: RunConfig) -> FaultBudget:
-    return FaultBudget(config.fault_budget, config.fault_window_s, config.restart_backoff_s)
 
 
 def divide(slots: int, workers: int) -> list[list[int]]:

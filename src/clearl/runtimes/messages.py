@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -100,6 +101,8 @@ class Produced:
     replay: dict[str, int]
     seconds: dict[str, float]
     """Where the time went since the last report."""
+    faults: tuple[tuple[str, ...], ...] = ()
+    """Faults that environments made good by themselves: the problem in one line, the traceback."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,8 @@ class Evaluated:
     version: int
     frames: int
     seconds: dict[str, float]
+    faults: tuple[tuple[str, ...], ...] = ()
+    """See `Produced`."""
 
 
 @dataclass(frozen=True)
@@ -181,3 +186,8 @@ def describe(error: Exception) -> Failed:
     while isinstance(shown, EnvironmentFaultError) and shown.__cause__ is not None:
         shown = shown.__cause__
     return Failed(type(error).__name__, problem, fingerprint, "".join(traceback.format_exception(shown)))
+
+
+def describe_faults(faults: Sequence[EnvironmentFaultError]) -> tuple[tuple[str, ...], ...]:
+    """Faults for `Produced` and `Evaluated`."""
+    return tuple((failed.problem, failed.traceback) for failed in map(describe, faults))

@@ -14,6 +14,7 @@ import torch
 
 from clearl.acting.actor import sum_episodes
 from clearl.acting.worker import Worker
+from clearl.errors import EnvironmentFaultError
 from clearl.nets.heads import Head
 from clearl.nets.network import PolicyNetwork, StepInput, StepOutput
 from clearl.registry import load_entry
@@ -30,10 +31,11 @@ from clearl.runtimes.messages import (
     Setup,
     Sync,
     Synced,
+    describe_faults,
 )
 from clearl.runtimes.runtime import Factory
 from clearl.tasks.suite import Envs, Suite
-from clearl.tasks.vectors import combine
+from clearl.tasks.vectors import combine, take_faults
 from clearl.types import EnvStep
 
 _ALIVE_EVERY_S = 0.5
@@ -185,6 +187,9 @@ class _TimedEnvs:
     def set_state(self, state: dict[str, Any]) -> np.ndarray:
         return self._envs.set_state(state)
 
+    def take_faults(self) -> list[EnvironmentFaultError]:
+        return take_faults(self._envs)
+
     def close(self) -> None:
         self._envs.close()
 
@@ -242,7 +247,8 @@ class WorkerProgram:
         self.ready = Ready(tuple(sequence + 1 for sequence in self.ready.sequences), 0)
         pairs.sequences[:] = self.ready.sequences
         ended, sequences = sum_episodes(episodes), self.ready.sequences
-        return Produced(version, ended, sequences, worker.replay_counters(), self.watch.take())
+        faults = describe_faults(worker.take_faults())
+        return Produced(version, ended, sequences, worker.replay_counters(), self.watch.take(), faults)
 
 
 def _restore(worker: Worker, setup: Setup, pairs: PairWriter) -> tuple[int, ...]:
@@ -282,7 +288,8 @@ class EvaluatorProgram:
             evaluations = self.evaluator.evaluate(self.tasks, version, switch=message.switch, training=message.training)
         for done in evaluations:
             scores = done.scores, done.steps, done.column, dict(done.others), dict(done.success_rates)
-            yield Evaluated(done.task, *scores, version, frames, self.watch.take())
+            faults = describe_faults(self.evaluator.take_faults())
+            yield Evaluated(done.task, *scores, version, frames, self.watch.take(), faults)
 
     def close(self) -> None:
         self.evaluator.close()

@@ -87,6 +87,7 @@ class RemoteWorker:
                 self._ready(message)
             elif isinstance(message, Produced):
                 self.supervisor.done()
+                self.supervisor.mended(message.faults)
                 self.report, self.replay = message, message.replay
                 add_seconds(self.seconds, message.seconds)
             elif isinstance(message, Synced):
@@ -128,11 +129,7 @@ class RemoteWorker:
         self.sequences = ready.sequences if self.report is None else self.sequences
         self._keep_unrolls_after_checkpoint = False
         if ready.lost:
-            self._supervision.fault(
-                self.supervisor.name,
-                f"{ready.lost} unrolls of replay are lost with the RAM or the node they were on; "
-                "--replay-store disk keeps them through the death of a worker",
-            )
+            self._supervision.fault(self.supervisor.name, _loss(ready.lost, self._context))
         if not self.synced:
             self.sync()
         elif self.grant is not None and self.report is None:
@@ -188,6 +185,7 @@ class RemoteEvaluator:
                 self._results.clear()
                 self.supervisor.send(self._spec)
             elif isinstance(message, Evaluated):
+                self.supervisor.mended(message.faults)
                 self._results.append(message)
                 add_seconds(self.seconds, message.seconds)
                 if self.done:
@@ -247,6 +245,18 @@ class RemoteEvaluators:
             for done in results
         ]
         return EvaluationRound(evaluations, results[0].frames, results[0].version)
+
+
+def _loss(unrolls: int, context: RunContext) -> str:
+    if context.factory.replay_store == "ram":
+        return (
+            f"{unrolls} unrolls of replay are lost with the RAM or the node they were on; "
+            "--replay-store disk keeps them through the death of a worker"
+        )
+    return (
+        f"{unrolls} unrolls of replay are lost: their files in {context.run_dir / 'replay'} are missing or damaged, or "
+        "lie on a node that is gone; training goes on with the rest"
+    )
 
 
 def _setup(context: RunContext, name: str, program: str, **more: Any) -> Setup:

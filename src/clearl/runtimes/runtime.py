@@ -37,6 +37,11 @@ class Factory(Protocol):
         """Replayed unrolls that a worker sends for each slot with its new one."""
         ...
 
+    @property
+    def replay_store(self) -> str:
+        """Where replay is kept: `ram` or `disk`."""
+        ...
+
     def network(self) -> PolicyNetwork:
         """The network of this process, with the run's initial weights until others are loaded."""
         ...

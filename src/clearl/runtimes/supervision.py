@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from clearl.config import RunConfig
 from clearl.errors import ClearlError, ConfigError, CorruptFileError, StorageError, WorkerError
 from clearl.runtimes.backend import Backend, RemoteProcess
 from clearl.runtimes.messages import Alive, ChannelClosed, Close, Failed, Message, Ready
@@ -46,6 +47,11 @@ class FaultBudget:
         """How often the same fault may come before any work was done: once, unless the budget is a large one."""
         return max(1, self.faults // 5)
 
+    @classmethod
+    def of(cls, config: RunConfig) -> FaultBudget:
+        """The budget of a run's settings."""
+        return cls(config.fault_budget, config.fault_window_s, config.restart_backoff_s)
+
     def __str__(self) -> str:
         return f"{self.faults} times in {self.window_s / 60:g} minutes (fault_budget, fault_window_s)"
 
@@ -69,15 +75,24 @@ class RestartPolicy:
     def delay_s(self, now: float, *, is_fault: bool) -> float | None:
         """How long to wait before the next start, after an exit at `now`; None if there is to be none."""
         self._in_vain += 1
-        if is_fault:
-            self._faults.append(now)
-        while self._faults and self._faults[0] <= now - self._budget.window_s:
-            self._faults.popleft()
-        count = max(len(self._faults), self._in_vain)
+        count = max(self._count(now, is_fault=is_fault), self._in_vain)
         if count > self._budget.faults:
             return None
         return 0.0 if count < 2 else min(self._budget.backoff_s * 2 ** (count - 2), _LONGEST_WAIT_S)
 
+    def tolerates(self, now: float) -> bool:
+        """Count a fault at `now` that the process made good by itself; whether the budget allows for it."""
+        return self._count(now, is_fault=True) <= self._budget.faults
+
+    def _count(self, now: float, *, is_fault: bool) -> int:
+        if is_fault:
+            self._faults.append(now)
+        while self._faults and self._faults[0] <= now - self._budget.window_s:
+            self._faults.popleft()
+        return len(self._faults)
+
+
+REBUILT = "this environment was built anew, its neighbours went on"
 
 BUILDING_S = 300.0
 """How long a child may be silent while it starts or builds environments."""
@@ -232,6 +247,14 @@ class Supervisor:
         if failed.kind in _BEYOND_REPAIR:
             raise _BEYOND_REPAIR[failed.kind](f"{self.name}: {failed.problem}")
         self.lost(failed.problem, is_fault=True, details=failed.traceback, fingerprint=failed.fingerprint)
+
+    def mended(self, faults: Sequence[Sequence[str]]) -> None:
+        """Environments of the process failed and were built anew (problem, traceback): that is recorded and counted."""
+        for problem, details in faults:
+            self._supervision.fault(self.name, f"{problem}; {REBUILT}")
+            if not self._restarts.tolerates(self._supervision.clock()):
+                self.end()
+                self._give_up(f"failed more than {self._supervision.budget}", problem, details)
 
     def lost(self, problem: str, *, is_fault: bool, details: str = "", fingerprint: str | None = None) -> None:
         """Record the loss, and when the next process may start."""

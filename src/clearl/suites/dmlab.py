@@ -7,6 +7,7 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -84,15 +85,22 @@ class DmLabSuite:
     def mask(self, task: str) -> np.ndarray:
         return np.ones(len(ACTIONS), bool)
 
+    def observations(self, task: str) -> TaskObservations:
+        return PICTURE
+
     def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> LoopEnvs:
         return LoopEnvs(
             task,
-            [LabEnv(task, repeat=self.spec.frames_per_step, cache=self._cache) for _ in range(num_envs)],
+            [self._one(task) for _ in range(num_envs)],
             seed=seed,
             frame_shape=(3, HEIGHT, WIDTH),
             frame_dtype="uint8",
             write_frame=ObservationWriter(PICTURE, self.spec.observation).write,
+            rebuild=partial(self._one, task),
         )
+
+    def _one(self, task: str) -> LabEnv:
+        return LabEnv(task, repeat=self.spec.frames_per_step, cache=self._cache)
 
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:
         return draw_frame(frame).repeat(PIXEL_SCALE, 0).repeat(PIXEL_SCALE, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -61,23 +62,24 @@ class GymnasiumSuite:
         observation, action = self.spec.observation, self.spec.action
         return LoopEnvs(
             task,
-            [_Controls(self._wrapped(task), self._repeat) for _ in range(num_envs)],
+            [self._one(task) for _ in range(num_envs)],
             seed=seed,
             frame_shape=observation.frame_shape,
             frame_dtype=observation.frame_dtype,
             write_frame=ObservationWriter(self._observations[task], observation).write,
             convert_actions=self._actions[task].converter(action),
             write_mask=self._actions[task].mask_writer(action) if observation.mask_size else None,
+            rebuild=partial(self._one, task),
         )
 
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:
         return draw_record(frame, self._observations[task], self.spec.observation)
 
-    def _wrapped(self, task: str) -> Any:
+    def _one(self, task: str) -> _Controls:
         from gymnasium.wrappers import StickyAction
 
         env = make_env(task)
-        return StickyAction(env, self._sticky) if self._sticky else env
+        return _Controls(StickyAction(env, self._sticky) if self._sticky else env, self._repeat)
 
 
 def _masks_states(env: Any) -> bool:

@@ -16,6 +16,7 @@ from clearl.seeding import derive, generator
 from clearl.spaces import discrete_spec
 from clearl.suites.minatar_games import find_game, package_path
 from clearl.suites.settings import StickyActions
+from clearl.tasks.observations import TaskObservations
 from clearl.types import EnvStep
 
 NUM_ACTIONS = 6
@@ -104,6 +105,12 @@ class MinAtarSuite:
 
     def mask(self, task: str) -> np.ndarray:
         return np.ones(NUM_ACTIONS, bool)
+
+    def observations(self, task: str) -> TaskObservations:
+        """As MinAtar's own games show themselves, channels last; with a control scheme also its mark."""
+        parsed = self._parsed[task]
+        channels = SIZE if parsed.scheme else CHANNELS[parsed.game]
+        return TaskObservations({"kind": "box", "shape": [SIZE, SIZE, channels], "dtype": "bool"})
 
     def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> MinAtarEnvs:
         return MinAtarEnvs(self._parsed[task], num_envs=num_envs, seed=seed, sticky=self._sticky)

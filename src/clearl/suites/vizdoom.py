@@ -8,6 +8,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -83,19 +84,26 @@ class VizDoomSuite:
     def mask(self, task: str) -> np.ndarray:
         return np.array([set(pressed) <= set(BUTTONS[task]) for pressed in ACTIONS])
 
+    def observations(self, task: str) -> TaskObservations:
+        return PICTURE
+
     def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> LoopEnvs:
         end_orphans()
-        games = [DoomGame(task, repeat=self.spec.frames_per_step) for _ in range(num_envs)]
-        for game in games:  # one after the other: while threads did this at the same time, ViZDoom crashed now and then
-            game.start()
         return LoopEnvs(
             task,
-            games,
+            # One after the other: while threads did this at the same time, ViZDoom crashed now and then.
+            [self._one(task) for _ in range(num_envs)],
             seed=seed,
             frame_shape=(3, HEIGHT, WIDTH),
             frame_dtype="uint8",
             write_frame=ObservationWriter(PICTURE, self.spec.observation).write,
+            rebuild=partial(self._one, task),
         )
+
+    def _one(self, task: str) -> DoomGame:
+        game = DoomGame(task, repeat=self.spec.frames_per_step)
+        game.start()
+        return game
 
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:
         return draw_frame(frame).repeat(PIXEL_SCALE, 0).repeat(PIXEL_SCALE, 1)

@@ -1,7 +1,8 @@
-"""n single environments stepped in a loop as one batch, with every fault of theirs reported by task, slot and step."""
+"""n single environments stepped in a loop as one batch; one that fails is built anew, and its fault reported."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import traceback
 from collections.abc import Callable, Sequence
@@ -32,8 +33,17 @@ WriteFrame = Callable[[Any, Any], str | None]
 """Writes an observation into a frame, an array or a record; says what is wrong with it, or None."""
 
 
+_SOUND_STEPS = 32
+"""Steps that a rebuilt environment must make before it is rebuilt again: one that fails at once stays broken."""
+
+
 class LoopEnvs:
-    """Implements `Envs`: termination resets in the same step, truncation in the next one, whose action is ignored."""
+    """Implements `Envs`: termination resets in the same step, truncation in the next one, whose action is ignored.
+
+    Where `rebuild` is given, an environment that raises or returns what training must not see is closed and built anew,
+    and the others go on. Its episode is cut before the action that failed: that step is not valid, the next frame opens
+    an episode. `take_faults` tells of it.
+    """
 
     def __init__(
         self,
@@ -46,6 +56,7 @@ class LoopEnvs:
         write_frame: WriteFrame,
         convert_actions: Callable[[np.ndarray], Sequence[Any]] = np.ndarray.tolist,
         write_mask: WriteFrame | None = None,
+        rebuild: Callable[[], SingleEnv] | None = None,
     ) -> None:
         """`convert_actions` makes of stored actions [n, ...] what each environment takes; numbers as they are.
 
@@ -55,16 +66,19 @@ class LoopEnvs:
         self._task = task
         self._envs = list(envs)
         self._seed: int | None = seed
+        self._last_seed, self._rebuild = seed, rebuild
         self._frame_shape, self._frame_dtype = frame_shape, frame_dtype
         self._write_frame, self._convert_actions, self._write_mask = write_frame, convert_actions, write_mask
         self._waiting = [False] * self.num_envs
         self._steps = [0] * self.num_envs
         self._successes = Successes(self.num_envs)
+        self._rebuilt_at: list[int | None] = [None] * self.num_envs
+        self._faults: list[EnvironmentFaultError] = []
 
     def reset(self, *, seed: int | None = None) -> np.ndarray:
         frames = self._empty_frames()
         if seed is not None:
-            self._seed = seed
+            self._seed = self._last_seed = seed
         for slot in range(self.num_envs):
             self._restart(slot, frames)
             self._successes.begin(slot)
@@ -84,7 +98,13 @@ class LoopEnvs:
                 self._successes.begin(slot)
                 valid[slot], first[slot] = False, True
                 continue
-            reward[slot], terminated[slot], truncated[slot] = self._act(slot, action, frames)
+            try:
+                reward[slot], terminated[slot], truncated[slot] = self._act(slot, action, frames)
+            except EnvironmentFaultError as fault:
+                self._replace(slot, fault, frames)
+                self._successes.begin(slot)
+                valid[slot], first[slot] = False, True
+                continue
             if terminated[slot]:
                 truncated[slot], first[slot] = False, True
                 self._restart(slot, frames)
@@ -97,11 +117,16 @@ class LoopEnvs:
     def combined(seats: Sequence[tuple[LoopEnvs, int]]) -> LoopEnvs:
         """A vector of environments of others, which go on where they are; see `clearl.tasks.vectors`."""
         made = copy.copy(seats[0][0])
-        made.num_envs, made._seed = len(seats), None
-        for name in ("_envs", "_waiting", "_steps"):
+        made.num_envs, made._seed, made._faults = len(seats), None, []
+        for name in ("_envs", "_waiting", "_steps", "_rebuilt_at"):
             setattr(made, name, [getattr(envs, name)[index] for envs, index in seats])
         made._successes = Successes.combined([(envs._successes, index) for envs, index in seats])
         return made
+
+    def take_faults(self) -> list[EnvironmentFaultError]:
+        """Faults since the last call that were made good by building one environment anew."""
+        faults, self._faults = self._faults, []
+        return faults
 
     def get_state(self) -> dict[str, Any] | None:
         """None: Gymnasium has no way to save an environment."""
@@ -124,8 +149,30 @@ class LoopEnvs:
         return np.zeros((self.num_envs, *self._frame_shape), self._frame_dtype)
 
     def _restart(self, slot: int, frames: np.ndarray) -> None:
-        seed = None if self._seed is None else derive(self._seed, slot) & 0x7FFFFFFF
+        try:
+            self._begin(slot, frames, None if self._seed is None else derive(self._seed, slot))
+        except EnvironmentFaultError as fault:
+            self._replace(slot, fault, frames)
+
+    def _replace(self, slot: int, fault: EnvironmentFaultError, frames: np.ndarray) -> None:
+        """Build one environment anew and begin an episode in it; raises `fault` where that did not help before."""
+        before, now = self._rebuilt_at[slot], self._steps[slot]
+        if self._rebuild is None or (before is not None and now - before < _SOUND_STEPS):
+            raise fault
+        with contextlib.suppress(Exception, SystemExit):
+            self._envs[slot].close()
+        try:
+            self._envs[slot] = self._rebuild()
+        except (Exception, SystemExit) as error:
+            raise fault from error
+        self._rebuilt_at[slot] = now
+        frames[slot] = np.zeros(self._frame_shape, self._frame_dtype)
+        self._begin(slot, frames, derive(self._last_seed, "rebuilt", slot, now))
+        self._faults.append(fault)
+
+    def _begin(self, slot: int, frames: np.ndarray, seed: int | None) -> None:
         self._waiting[slot] = False
+        seed = None if seed is None else seed & 0x7FFFFFFF
         try:
             observation, info = self._envs[slot].reset(seed=seed)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever an environment raises is reported with its place

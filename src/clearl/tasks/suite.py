@@ -62,16 +62,21 @@ class Suite(Protocol):
 
 
 @runtime_checkable
-class DescribesSpaces(Protocol):
-    """A suite whose environments show more than one array, or take more than the number of a choice.
+class DescribesObservations(Protocol):
+    """A suite that says what the environments of its tasks show outside of a run, such as the axes of an image.
 
-    Agents must know what, to act outside of a run.
+    It is stored with an agent, which else has to ask where a shape does not tell.
     """
-
-    def actions(self, task: str) -> TaskActions:
-        """The actions of a task, and how they become what its environments take."""
-        ...
 
     def observations(self, task: str) -> TaskObservations:
         """The observations of a task, and how they become frames."""
+        ...
+
+
+@runtime_checkable
+class DescribesActions(Protocol):
+    """A suite whose environments take more than the number of a choice; stored with an agent, too."""
+
+    def actions(self, task: str) -> TaskActions:
+        """The actions of a task, and how they become what its environments take."""
         ...

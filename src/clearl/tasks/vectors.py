@@ -46,6 +46,12 @@ def is_divisible(envs: Envs) -> bool:
     return envs.num_envs == 1 or hasattr(envs, "combined")
 
 
+def take_faults(envs: Envs) -> list[EnvironmentFaultError]:
+    """Faults that a vector made good by itself since the last call; most cannot, and raise them."""
+    take = getattr(envs, "take_faults", None)
+    return [] if take is None else take()
+
+
 class BundledEnvs:
     """Environments of several vectors that cannot be taken apart; see `combine`."""
 
@@ -84,13 +90,21 @@ class BundledEnvs:
         for envs, _, _ in self._vectors:
             envs.close()
 
+    def take_faults(self) -> list[EnvironmentFaultError]:
+        """See `take_faults`."""
+        vectors = self._vectors
+        return [_placed(f, places, indices) for envs, places, indices in vectors for f in take_faults(envs)]
+
     def _step(self, envs: Envs, actions: np.ndarray, places: np.ndarray, indices: np.ndarray) -> EnvStep:
         try:
             return envs.step(actions)
         except EnvironmentFaultError as fault:
-            found = np.flatnonzero(indices == fault.slot)
-            place = int(places[found[0]]) if len(found) else int(places[0])
-            raise EnvironmentFaultError(fault.task, place, fault.step, fault.problem) from fault
+            raise _placed(fault, places, indices) from fault
+
+
+def _placed(fault: EnvironmentFaultError, places: np.ndarray, indices: np.ndarray) -> EnvironmentFaultError:
+    found = np.flatnonzero(indices == fault.slot)
+    return fault.in_slot(int(places[found[0]]) if len(found) else int(places[0]))
 
 
 def _inner(envs: Envs, index: int) -> list[Seat]:

@@ -188,3 +188,33 @@ def test_a_fault_names_the_slot_of_the_run() -> None:
     actor._environments.groups[1].envs.step = fail
     with pytest.raises(EnvironmentFaultError, match="slot 9, step 4: it broke"):
         actor.fill(layout.empty(3))
+
+
+def test_a_rebuilt_environment_begins_an_episode_and_is_told_with_the_slot_of_the_run() -> None:
+    class Rebuilt(CountingEnvs):
+        """Breaks in its third step."""
+
+        def step(self, actions: np.ndarray) -> EnvStep:
+            if self.count != 2:
+                return super().step(actions)
+            n = self.num_envs
+            self.count = 0
+            return EnvStep(
+                self._frames(), np.zeros(n, np.float32), *(np.full(n, b) for b in (False, False, False, True))
+            )
+
+        def take_faults(self) -> list[EnvironmentFaultError]:
+            return [EnvironmentFaultError("dies", 1, 3, "it broke")]
+
+    suite = CountingSuite()
+    suite.make = lambda task, *, num_envs, seed, training=True: Rebuilt(num_envs, 100, truncates=False)  # type: ignore[method-assign]
+    network = build_network(suite.spec, torso="mlp", lstm=False, lstm_size=4, seed=3)
+    layout = UnrollLayout(suite.spec, 6, network.core_size)
+    actor = Actor(suite=suite, network=network, layout=layout, slots=[8, 9], seed=5, reward_clip="unit")
+    rows = layout.empty(2)
+    actor.assign(["dies", "dies"])
+    actor.take_faults()
+    assert actor.fill(rows) == [] and not rows.terminated.any()
+    assert rows.frames[0, :, 0].tolist() == [100, 101, 102, 100, 101, 102, 100]
+    assert np.flatnonzero(~rows.valid[0]).tolist() == [2, 5] and np.flatnonzero(rows.first[0]).tolist() == [0, 3, 6]
+    assert [fault.slot for fault in actor.take_faults()] == [9] and not actor._score.any() and not actor._steps.any()

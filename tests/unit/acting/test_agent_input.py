@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from clearl.acting.agent import Agent, fit_frame
+from clearl.acting.agent import Agent, agent_tasks, fit_frame, tasks_from_json, tasks_to_json
+from clearl.config import RunConfig
 from clearl.errors import ConfigError
 from clearl.nets.network import build_network
 from clearl.spaces import discrete_spec
+from clearl.suites import make_suite
 
 CUBE = discrete_spec((10, 10, 10), "bool", 6)
 
@@ -39,3 +41,35 @@ def test_nan_is_refused_and_threads_are_put_back(bad: float) -> None:
     with pytest.raises(ConfigError, match="NaN"):
         agent.act(np.array([0.0, bad, 0.0]))
     assert torch.get_num_threads() == threads
+
+
+def an_agent_of(*games: str) -> Agent:
+    """An agent that knows of its tasks what the file of an exported one says."""
+    suite = make_suite("minatar", games, RunConfig())
+    network = build_network(suite.spec, torso="minatar", lstm=False, lstm_size=8, seed=0)
+    known = tasks_from_json(tasks_to_json(agent_tasks(suite)), suite.spec, "agent.json")
+    return Agent(network, suite.spec, reward_clip="none", tasks=known)
+
+
+def test_the_layout_of_an_image_is_stored_with_the_agent() -> None:
+    image = np.random.default_rng(0).random((10, 10, 10)) < 0.2
+    for games, task in (
+        (("seaquest",), None),
+        (("seaquest", "breakout"), "seaquest"),
+        (("seaquest", "breakout"), None),
+    ):
+        agent = an_agent_of(*games)
+        about = agent._about(task)
+        frames, batched = agent._frames(about, image, None)
+        assert not batched and np.array_equal(frames[0], np.moveaxis(image, 2, 0)), "as MinAtar shows its games"
+        assert np.array_equal(agent._frames(about, np.stack([image] * 2), None)[0], np.repeat(frames, 2, axis=0))
+        assert np.array_equal(agent._frames(about, image, 0)[0][0], image), "said otherwise"
+
+
+def test_smaller_games_are_padded_and_other_shapes_refused() -> None:
+    agent, image = an_agent_of("breakout"), np.random.default_rng(0).random((10, 10, 4)) < 0.2
+    frames, _ = agent._frames(agent._about(None), image, None)
+    assert np.array_equal(frames[0, :4], np.moveaxis(image, 2, 0)) and not frames[0, 4:].any()
+    with pytest.raises(ConfigError, match=r"shape \(4, 10, 10\) instead of \(10, 10, 4\)"):
+        agent.act(np.moveaxis(image, 2, 0))
+    assert agent.act(np.moveaxis(image, 2, 0), channels=0) in range(6)

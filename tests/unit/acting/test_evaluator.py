@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from clearl.acting.evaluator import EvaluationCancelled, Evaluator
+from clearl.errors import EnvironmentFaultError
 from clearl.nets.heads import make_head
 from clearl.nets.network import StepInput, StepOutput
 from clearl.spaces import discrete_spec
@@ -223,3 +225,29 @@ def test_a_task_that_once_told_of_success_has_none_where_it_is_silent(
     suite.made[0].succeeds = None
     (silent,) = evaluator.evaluate(("up",), 2)
     assert silent.success_rate == 0
+
+
+def test_an_episode_cut_by_a_rebuilt_environment_is_played_again_from_its_start(
+    parts: tuple[Evaluator, LadderSuite, Diary],
+) -> None:
+    class Rebuilt(Ladder):
+        """Environment 3 breaks at the third step; its episode of four steps begins anew."""
+
+        def step(self, actions: np.ndarray) -> EnvStep:
+            step = super().step(actions)
+            broken = np.arange(self.num_envs) == 3
+            if self.time == 3:
+                return replace(step, reward=np.where(broken, 0, step.reward), valid=~broken, first=step.first | broken)
+            over = broken & (self.time == 7)
+            terminated = (step.terminated & ~broken) | over
+            return replace(
+                step, reward=np.ones(self.num_envs), terminated=terminated, truncated=step.truncated & ~broken
+            )
+
+        def take_faults(self) -> list[EnvironmentFaultError]:
+            return [EnvironmentFaultError("up", 3, 3, "it broke")]
+
+    evaluator, suite, _ = parts
+    suite.make = lambda task, **_: Rebuilt(4)  # type: ignore[method-assign]
+    (done,) = evaluator.evaluate(("up",), 0)
+    assert done.scores == (1, 2, 3, 4) and [fault.slot for fault in evaluator.take_faults()] == [3]

@@ -52,10 +52,11 @@ def test_450_million_frames_need_5_6_million_places_in_the_index():
     assert forecast.unrolls == 5_625_000 and forecast.disk_index_nbytes < 200_000_000
 
 
-def choose(kind, *, ram: int, disk: int):
+def choose(kind, *, ram: int, disk: int, remote: str = ""):
     return choose_store(
-        kind, layout=ATARI, capacity_frames=8_000_000, directory=Path("/"), free_ram=ram * GB, free_disk=disk * GB
-    )
+        kind, layout=ATARI, capacity_frames=8_000_000, directory=Path("/"), free_ram=ram * GB, free_disk=disk * GB,
+        remote=remote,
+    )  # fmt: skip
 
 
 def test_auto_takes_the_disk_then_ram_and_says_the_numbers():
@@ -66,6 +67,14 @@ def test_auto_takes_the_disk_then_ram_and_says_the_numbers():
     assert choose("auto", ram=100, disk=6)[0] == "ram"
     assert choose("ram", ram=100, disk=100)[0] == "ram"
     assert choose("disk", ram=1, disk=100)[0] == "disk"
+
+
+def test_auto_takes_ram_before_a_remote_file_system_and_says_what_that_costs():
+    kind, sentence = choose("auto", ram=100, disk=100, remote="nfs4")
+    assert kind == "ram" and "since nfs4 is no file system of this machine" in sentence
+    assert "a worker that is killed loses its share" in sentence
+    assert choose("auto", ram=1, disk=100, remote="nfs4")[0] == "disk"
+    assert choose("disk", ram=100, disk=100, remote="nfs4")[0] == "disk"
 
 
 @pytest.mark.parametrize(("kind", "ram", "disk"), [("auto", 3, 6), ("ram", 3, 100), ("disk", 100, 6)])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from clearl.acting.actor import Episode
+from clearl.errors import EnvironmentFaultError
 from clearl.runtimes.messages import Message, Produce, Produced, Setup, Sync, Synced
 from clearl.runtimes.programs import _ROUNDS_TO_RECLAIM, WorkerProgram
 from clearl.spaces import discrete_spec
@@ -58,6 +59,9 @@ class Worker:
     def remember(self, new: Any) -> None:
         for index, shard in enumerate(self.shards):
             shard.insert(new[index])
+
+    def take_faults(self) -> list[EnvironmentFaultError]:
+        return [EnvironmentFaultError("t", 3, 8, "the motor is on fire\nTraceback")]
 
     def replay_counters(self) -> dict[str, int]:
         return {"held": 1}
@@ -133,6 +137,9 @@ def test_a_round_leaves_a_pair_of_each_slot_and_says_so() -> None:
     for sequence in (6, 7):
         (answer,) = program.handle(Produce(("a", "b")))
         assert isinstance(answer, Produced) and answer.sequences == (sequence, sequence + 4)
+        assert [problem for problem, _ in answer.faults] == [
+            "environment of task 't', slot 3, step 8: the motor is on fire"
+        ]
         assert (answer.version, answer.episodes, answer.replay) == (11, {"t": (1.0, 2.0, 3.0)}, {"held": 1})
         assert endpoints.new.reward.tolist() == [[2], [2]] and endpoints.replay == [b"%d" % (sequence - 1), None]
         assert [shard.inserted[sequence - 6 :] for shard in worker.shards] == [[2.0], [2.0]]

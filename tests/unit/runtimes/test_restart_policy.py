@@ -29,3 +29,10 @@ def test_a_child_that_never_gets_anything_done_is_given_up() -> None:
     restarts = RestartPolicy(FaultBudget())
     delays = [restarts.delay_s(1000.0 * time, is_fault=False) for time in range(6)]
     assert delays[:5] == [0.0, 0.25, 0.5, 1.0, 2.0] and delays[5] is None
+
+
+def test_faults_that_a_process_made_good_by_itself_count_with_the_others() -> None:
+    restarts = RestartPolicy(FaultBudget(faults=3))
+    assert restarts.tolerates(0.0) and restarts.tolerates(1.0)
+    assert restarts.delay_s(2.0, is_fault=True) is not None and not restarts.tolerates(3.0)
+    assert restarts.tolerates(700.0), "forgotten after ten minutes"

@@ -7,6 +7,7 @@ import pytest
 from clearl.config import RunConfig
 from clearl.errors import ConfigError, EnvironmentFaultError
 from clearl.suites import make_suite
+from clearl.tasks.vectors import take_faults
 
 
 def test_ids_can_stand_in_the_name_of_the_suite() -> None:
@@ -117,8 +118,11 @@ def test_a_mask_that_cannot_be_is_named_with_task_slot_and_step(name: str, probl
     suite = make_suite(f"gym:Broken{name}-v0", (), RunConfig())
     envs = suite.make(f"Broken{name}-v0", num_envs=2, seed=0)
     envs.reset()
-    with pytest.raises(EnvironmentFaultError, match=f"Broken{name}-v0', slot 0, step 1: action_mask {problem}"):
-        envs.step(np.zeros(2, np.int64))
+    envs.step(np.zeros(2, np.int64))
+    faults = [str(fault) for fault in take_faults(envs)]
+    assert [f"Broken{name}-v0', slot {slot}, step 1: action_mask {problem}" in told for slot, told in enumerate(faults)]
+    with pytest.raises(EnvironmentFaultError, match=f"slot 0, step 2: action_mask {problem}"):
+        envs.step(np.zeros(2, np.int64))  # what fails again at once is not built a third time
     envs.close()
 
 

@@ -124,3 +124,94 @@ def test_the_slot_of_a_fault_is_the_one_that_failed() -> None:
 
 def test_gymnasium_has_no_state_to_save() -> None:
     assert loop(broken_envs.Walk).get_state() is None
+
+
+class BreaksWhenTold(broken_envs.Walk):
+    """Raises in the step or reset after `broken` was set; a new one is sound."""
+
+    broken = ""
+    closed = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, object] | None = None) -> object:  # type: ignore[override]  # as any user's
+        if self.broken == "reset":
+            raise OSError("the simulator is gone")
+        return super().reset(seed=seed)
+
+    def step(self, action: int) -> object:
+        if self.broken == "step":
+            raise OSError("the simulator is gone")
+        return (np.full(3, np.nan, np.float32), 0.0, False, False, {}) if self.broken == "nan" else super().step(action)
+
+    def close(self) -> None:
+        self.closed = True
+        raise OSError("it cannot even be closed")
+
+
+def rebuilt_loop(kind: type[broken_envs.Walk], *, num_envs: int = 3) -> LoopEnvs:
+    envs = loop(kind, num_envs=num_envs)
+    envs._rebuild = kind
+    return envs
+
+
+@pytest.mark.parametrize(
+    ("fault", "problem"), [("step", "step raised OSError: the simulator is gone"), ("nan", "holds NaN or infinity")]
+)
+def test_one_broken_environment_is_built_anew_and_its_neighbours_go_on(fault: str, problem: str) -> None:
+    envs, untouched = rebuilt_loop(BreaksWhenTold), loop(BreaksWhenTold, num_envs=3)
+    for both in (envs, untouched):
+        both.reset()
+        both.step(np.ones(3, np.int64))
+    broken = envs._envs[1]
+    broken.broken = fault  # type: ignore[attr-defined]
+    answer, expected = envs.step(np.ones(3, np.int64)), untouched.step(np.ones(3, np.int64))
+    assert answer.valid.tolist() == [True, False, True] and answer.first.tolist() == [False, True, False]
+    assert not (answer.terminated | answer.truncated).any() and np.isfinite(answer.frames).all()
+    assert place(answer.frames)[1] == 10, "a new episode"
+    np.testing.assert_array_equal(answer.frames[[0, 2]], expected.frames[[0, 2]])
+    assert broken.closed and envs._envs[1] is not broken  # type: ignore[attr-defined]
+    (told,) = envs.take_faults()
+    assert (told.task, told.slot, told.step) == ("BreaksWhenTold", 1, 2) and problem in told.problem
+    assert not envs.take_faults() and envs.step(np.ones(3, np.int64)).valid.all()
+
+
+def test_an_environment_whose_reset_raises_is_built_anew_at_the_start_and_after_a_death() -> None:
+    envs = rebuilt_loop(BreaksWhenTold, num_envs=1)
+    envs._envs[0].broken = "reset"  # type: ignore[attr-defined]
+    assert place(envs.reset()) == [10] and len(envs.take_faults()) == 1
+    for _ in range(40):
+        answer = envs.step(np.ones(1, np.int64))
+    while place(answer.frames) != [19]:
+        answer = envs.step(np.ones(1, np.int64))
+    envs._envs[0].broken = "reset"  # type: ignore[attr-defined]
+    while not answer.first[0]:
+        answer = envs.step(np.ones(1, np.int64))
+    assert answer.terminated[0] and answer.valid[0] and place(answer.frames) == [10]
+    assert "reset raised OSError" in str(envs.take_faults()[0])
+
+
+def test_an_environment_that_fails_again_at_once_is_not_built_a_third_time() -> None:
+    envs = rebuilt_loop(broken_envs.RaisesLater, num_envs=1)
+    envs.reset()
+    with pytest.raises(EnvironmentFaultError, match="step 8: step raised RuntimeError: the motor is on fire"):
+        for _ in range(8):
+            envs.step(np.ones(1, np.int64))
+    assert [fault.step for fault in envs.take_faults()] == [4]
+
+
+def test_where_it_cannot_be_built_anew_the_first_fault_is_the_one_told() -> None:
+    envs = rebuilt_loop(broken_envs.RaisesLater, num_envs=1)
+    envs._rebuild = broken_envs.RaisesInInit
+    envs.reset()
+    with pytest.raises(EnvironmentFaultError, match="step 4: step raised RuntimeError"):
+        for _ in range(4):
+            envs.step(np.ones(1, np.int64))
+
+
+def test_environments_put_together_from_others_are_rebuilt_too() -> None:
+    one, two = rebuilt_loop(BreaksWhenTold, num_envs=2), rebuilt_loop(BreaksWhenTold, num_envs=2)
+    one.reset()
+    two.reset()
+    both = LoopEnvs.combined([(one, 0), (two, 1)])
+    both._envs[1].broken = "step"  # type: ignore[attr-defined]
+    assert both.step(np.ones(2, np.int64)).first.tolist() == [False, True]
+    assert [fault.slot for fault in both.take_faults()] == [1] and not one.take_faults()

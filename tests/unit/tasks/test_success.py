@@ -80,8 +80,8 @@ def test_a_success_that_is_no_truth_value_is_named(value: Any) -> None:
 def test_the_place_of_such_an_info_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     step = Told.step
     monkeypatch.setattr(Told, "step", lambda env, action: (*step(env, action)[:4], {"success": "yes"}))
-    with pytest.raises(EnvironmentFaultError, match="'Told-v0', slot 0, step 1: info.'success'. is 'yes'"):
-        play("Told-v0", 1)
+    with pytest.raises(EnvironmentFaultError, match="'Told-v0', slot 0, step 2: info.'success'. is 'yes'"):
+        play("Told-v0", 2)  # at the first the environment is built anew
 
 
 @pytest.mark.parametrize("value", [1.0, np.True_, np.float32(1), np.ones(1)])

@@ -51,7 +51,7 @@ class Driver:
         self._children: dict[str, RemoteActor] = {}
         self._given: set[str] = set()  # those that the present learner has asked for
         config = spec.config
-        self._budget = FaultBudget(config.fault_budget, config.fault_window_s, config.restart_backoff_s)
+        self._budget = FaultBudget.of(config)
         self._restarts, self._deaths = RestartPolicy(self._budget), list[str]()
 
     def run(self) -> None:

@@ -1,0 +1,43 @@
+"""Whether a directory lies on a disk of this machine or on one that is reached over a network."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+_REMOTE = frozenset(
+    ("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "9p", "ceph", "lustre", "gpfs", "beegfs", "panfs", "pvfs2",
+     "orangefs", "ocfs2", "gfs2", "glusterfs", "davfs", "vboxsf", "virtiofs")
+)  # fmt: skip
+
+
+def remote_file_system(directory: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str | None:
+    """The type of the file system that holds or will hold `directory` if it is a remote one; None where it is local.
+
+    FUSE counts as remote (sshfs, s3fs, rclone), but for the block devices that it mounts. Where there is no list of
+    mounts (macOS), every directory counts as local.
+    """
+    try:
+        lines = mounts.read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    place, kind = os.path.realpath(directory), ""
+    longest = -1
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        point = _unescaped(before.split()[4])
+        # Of two mounts on one point the later one is seen.
+        if _is_below(place, point) and len(point) >= longest:
+            longest, kind = len(point), after.split()[0]
+    is_remote = kind in _REMOTE or (kind.startswith("fuse") and kind != "fuseblk")
+    return kind if is_remote else None
+
+
+def _is_below(place: str, point: str) -> bool:
+    return place == point or place.startswith(point.rstrip("/") + "/")
+
+
+def _unescaped(point: str) -> str:
+    """Blanks, tabs, line breaks and backslashes stand there as octal numbers."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), point)
