@@ -4,18 +4,48 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "clearl"
 TREES = {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
+
+
+def classes(tree: ast.Module) -> Iterator[ast.ClassDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+
+
+def assigned(node: ast.AST) -> set[str]:
+    """Attributes of `self` that are assigned to below `node`."""
+    return {
+        part.attr
+        for part in ast.walk(node)
+        if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store) and ast.unparse(part.value) == "self"
+    }
 
 
 def test_no_class_name_occurs_twice() -> None:
     """One word, one thing: a class is found by its name alone."""
     places: dict[str, list[str]] = defaultdict(list)
     for path, tree in TREES.items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                places[node.name].append(f"{path}:{node.lineno}")
+        for node in classes(tree):
+            places[node.name].append(f"{path}:{node.lineno}")
     assert len(places) > 200
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+@pytest.mark.parametrize("path", [path for path in TREES if path.startswith("runtimes/")])
+def test_objects_of_runtimes_have_all_their_attributes_from_the_start(path: str) -> None:
+    """None exists only after the right methods were called in the right order."""
+    for kind in classes(TREES[path]):
+        methods = {node.name: node for node in kind.body if isinstance(node, ast.FunctionDef)}
+        declared = {
+            node.target.id
+            for node in kind.body
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        }
+        made = assigned(methods["__init__"]) if "__init__" in methods else set()
+        late = {name: assigned(node) - made - declared for name, node in methods.items()}
+        assert not any(late.values()), f"{kind.name}: {late}"

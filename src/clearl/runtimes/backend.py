@@ -17,7 +17,8 @@ Wake = Callable[[], None]
 class PairReader(Protocol):
     """Where the pairs of one worker can be read; what was reported stays there whatever happens to the worker."""
 
-    new: Unroll
+    @property
+    def new(self) -> Unroll: ...
 
     @property
     def replay(self) -> Sequence[Payload | None]: ...

@@ -107,14 +107,24 @@ class PublishedWeights:
 class ReceivedPairs:
     """The pairs of one worker's last answer, wherever the post put them: they outlive the worker."""
 
-    new: Unroll
-    replay: Sequence[Payload | None]
+    def __init__(self) -> None:
+        self._received: tuple[Unroll, Sequence[Payload | None]] | None = None
+
+    @property
+    def new(self) -> Unroll:
+        assert self._received is not None, "the worker has not answered yet"
+        return self._received[0]
+
+    @property
+    def replay(self) -> Sequence[Payload | None]:
+        assert self._received is not None, "the worker has not answered yet"
+        return self._received[1]
 
     def receive(self, new: Unroll, replay: Sequence[Payload | None]) -> None:
-        self.new, self.replay = new, replay
+        self._received = new, replay
 
     def close(self) -> None:
-        vars(self).clear()
+        self._received = None
 
 
 class ActorProcess:
@@ -132,17 +142,24 @@ class ActorProcess:
         self._asked: Call | None = None
         self._asked_at, self._beats = 0.0, 0
         self._death = "died"
+        self._begun: RemoteActor | None = None
+        self._name, self._shared = "", tuple[Any, ...]()
         self.node: str
         self.pid: int | None
         self.node, self.pid = "", None
+
+    @property
+    def _actor(self) -> RemoteActor:
+        assert self._begun is not None, "begin comes first"
+        return self._begun
 
     @property
     def awaited(self) -> list[Call]:
         return [] if self._call is None else [self._call]
 
     def begin(self, setup: Setup, shared: Sequence[Any]) -> None:
-        self._name, self._shared = setup.name, shared
-        self._actor = self._place(setup)
+        self._name, self._shared = setup.name, tuple(shared)
+        self._begun = self._place(setup)
         self._call = self._actor.call("begin", pack(setup), self._bundle)
 
     def send(self, message: Message) -> None:

@@ -56,20 +56,20 @@ class Driver:
 
     def run(self) -> None:
         """Train to the end of the plan, or until told to stop."""
-        self._learner, self._address = self._host.learner()  # its imports take seconds: meanwhile machines are asked
+        learner, address = self._host.learner()  # its imports take seconds; nodes are checked meanwhile
         try:
             make_backend = self._host.check()
-            while not self._trains_to_end(make_backend) and not self._spec.stop:
-                self._learner, self._address = self._host.learner()
+            while not self._trains_to_end(learner, address, make_backend) and not self._spec.stop:
+                learner, address = self._host.learner()
         finally:
-            for actor in (self._learner, *self._children.values()):
+            for actor in (learner, *self._children.values()):
                 actor.kill()
 
-    def _trains_to_end(self, make_backend: MakeBackend) -> bool:
-        """Whether this learner came to the end of its work; False where its process died."""
-        learner, stop, pid = self._learner, self._spec.stop, None
+    def _trains_to_end(self, learner: RemoteActor, address: str, make_backend: MakeBackend) -> bool:
+        """Run one learner; return False if its process died before the end of its work."""
+        stop, pid = self._spec.stop, None
         try:
-            pid = self._arrival()
+            pid = self._arrival(learner, address)
             there = replace(
                 self._spec, run_dir=self._spec.run_dir.absolute(), factory=None, stop=StopFlag(), listeners=()
             )
@@ -84,7 +84,7 @@ class Driver:
                 heard = learner.call_aside("poll", stop.signal, *answer)
             self._transport.answer(training)
         except ActorLost as loss:
-            self._died(f"{loss} (process {pid})")
+            self._died(learner, address, f"{loss} (process {pid})")
             return False
         return True
 
@@ -95,10 +95,10 @@ class Driver:
             raise ActorLost(f"said nothing for {patience_s:g} s (worker_timeout_s) and was killed")
         return ready
 
-    def _arrival(self) -> int:
-        """The learner's process, once it is there; it must see the same run directory."""
+    def _arrival(self, learner: RemoteActor, address: str) -> int:
+        """Wait for the learner's process and return its id; refuse one that does not see the run directory."""
         with NamedTemporaryFile(dir=self._spec.run_dir.absolute(), prefix=".") as mark:
-            call = self._learner.call("arrive", mark.name)
+            call = learner.call("arrive", mark.name)
             if not self._transport.arrived([call], _ARRIVAL_S):
                 raise ConfigError(
                     f"no learner could be started within {_ARRIVAL_S:g} s: is the GPU taken by another run?"
@@ -106,7 +106,7 @@ class Driver:
             pid, sees_mark = self._transport.answer(call)
         if not sees_mark:
             raise ConfigError(
-                f"the learner goes to node {self._address}, which does not see {self._spec.run_dir}: "
+                f"the learner goes to node {address}, which does not see {self._spec.run_dir}: "
                 "give an --out that both machines share, or start the run there"
             )
         return pid
@@ -127,11 +127,11 @@ class Driver:
         self._given.add(request.name)
         return self._children[request.name]
 
-    def _died(self, problem: str) -> None:
-        """Make sure that it has gone, and wait as long as is due before there may be another learner."""
-        self._learner.kill()
-        if not self._transport.arrived([self._learner.call("arrive", "")], KILL_TIMEOUT_S):
-            raise WorkerError(f"the learner {problem}, but its process could not be ended on {self._address}")
+    def _died(self, learner: RemoteActor, address: str, problem: str) -> None:
+        """End the process for certain, then wait for the restart delay before another learner may start."""
+        learner.kill()
+        if not self._transport.arrived([learner.call("arrive", "")], KILL_TIMEOUT_S):
+            raise WorkerError(f"the learner {problem}, but its process could not be ended on {address}")
         self._deaths.append(problem)
         self._given.clear()
         delay_s = self._restarts.delay_s(time.monotonic(), is_fault=True)

@@ -28,7 +28,7 @@ from clearl.runtimes.loop import run_loop
 from clearl.runtimes.messages import Alive, Close, Message, Setup, describe, pack, unpack
 from clearl.runtimes.programs import Program, make_factory
 from clearl.runtimes.runtime import RunContext, RunSpec
-from clearl.unroll import Payload, Unroll, UnrollLayout
+from clearl.unroll import Payload, UnrollLayout
 
 _HEAR_S = 0.2
 
@@ -60,38 +60,51 @@ class RunBundle:
             temporary.rename(run_dir / META_FILE)
 
 
-@dataclass
-class CallEndpoints:
-    """A child's end of what it shares with the learner: weights come with the call, pairs leave with the answer."""
+class CallWeights:
+    """Weights that arrive with a call; see `clearl.runtimes.backend.WeightSource`."""
 
-    given: tuple[int, int, np.ndarray | None] = (0, 0, None)
-    new: Unroll | None = None
-    replay: Sequence[Payload | None] = ()
-
-    def weights(self, network: PolicyNetwork) -> CallEndpoints:
-        self._flat = FlatWeights(network)
-        return self
+    def __init__(self, network: PolicyNetwork) -> None:
+        self._flat, self._version = FlatWeights(network), -1
+        self.given: tuple[int, int, np.ndarray | None] = (0, 0, None)
 
     def forget(self) -> None:
-        """Another learner counts its updates from another checkpoint on."""
-        self._read = -1
+        """Read the next weights in any case: another learner counts its updates from another checkpoint."""
+        self._version = -1
 
     def read(self) -> tuple[int, int]:
         version, frames, flat = self.given
-        if version != self._read:
+        if version != self._version:
             assert flat is not None
             self._flat.read_from(flat.copy())  # torch takes no memory that cannot be written to
-            self._read = version
+            self._version = version
         return version, frames
 
-    def pairs(self, layout: UnrollLayout, slots: int, draws: int) -> Any:
+
+class CallPairs:
+    """Pairs that leave with the answer to a call; see `clearl.runtimes.backend.PairWriter`."""
+
+    def __init__(self, layout: UnrollLayout, slots: int) -> None:
         self.new, self.sequences = layout.empty(slots), np.zeros(slots, np.int64)
-        return self
+        self.replay: Sequence[Payload | None] = ()
 
     def put_replay(self, payloads: Sequence[Payload | None]) -> None:
         self.replay = [None if payload is None else bytes(payload) for payload in payloads]
 
-    def close(self) -> None: ...
+
+@dataclass
+class CallEndpoints:
+    """Make and keep what a program shares with the learner; an evaluator has no pairs."""
+
+    source: CallWeights | None = None
+    writer: CallPairs | None = None
+
+    def weights(self, network: PolicyNetwork) -> CallWeights:
+        self.source = CallWeights(network)
+        return self.source
+
+    def pairs(self, layout: UnrollLayout, slots: int, draws: int) -> CallPairs:
+        self.writer = CallPairs(layout, slots)
+        return self.writer
 
 
 class HostedProgram:
@@ -112,7 +125,7 @@ class HostedProgram:
         self._failure: Packed | None = None
 
     def begin(self, setup: Packed, bundle: RunBundle) -> Answer:
-        """Be what `setup` says, or still be it."""
+        """Build the program that `setup` describes, unless it is already running."""
         return [self._begin(setup, bundle)], None, (self.place(), os.getpid())
 
     def place(self) -> str:
@@ -129,26 +142,29 @@ class HostedProgram:
         except Exception as error:  # noqa: BLE001 - whatever it is, the learner must hear of it
             return pack(describe(error))
         assert self._program is not None
-        self._endpoints.forget()
+        if self._endpoints.source is not None:
+            self._endpoints.source.forget()
         return self._failure or pack(self._program.ready)
 
     def handle(self, message: Packed, version: int, frames: int, weights: np.ndarray | None) -> Answer:
         """Do as told; the answers, and the pairs where there are any."""
         assert self._program is not None
-        told, endpoints = unpack(message), self._endpoints
+        told, source, writer = unpack(message), self._endpoints.source, self._endpoints.writer
         if isinstance(told, Close):
             self._program.close()
             return [], None, None
-        endpoints.given = (version, frames, weights)
+        if source is not None:
+            source.given = (version, frames, weights)
         try:
             answers = [pack(answer) for answer in self._program.handle(told)]
         except Exception as error:  # noqa: BLE001 - as above
             self._failure = pack(describe(error))
             return [self._failure], None, None
         finally:
-            endpoints.given = (version, frames, None)
-        with_pairs = weights is not None and endpoints.new is not None
-        return answers, (endpoints.new, endpoints.replay) if with_pairs else None, None
+            if source is not None:
+                source.given = (version, frames, None)
+        pairs = (writer.new, writer.replay) if writer is not None and weights is not None else None
+        return answers, pairs, None
 
     def send(self, message: Message) -> None:
         """As the program's outlet."""
