@@ -18,8 +18,11 @@ from clearl.errors import CorruptFileError, RunDirectoryError, UnknownNameError
 from clearl.experiment import load_agent as load_from_run
 from clearl.nets.network import as_module
 from clearl.plugins import import_asked, import_plugins, named_modules
-from clearl.records.run_dir import RunDir, make_directory
+from clearl.records.run_dir import CONFIG_FILE, RunDir, make_directory
 from clearl.records.schema import seal, unseal
+from clearl.sharing.card import write_card
+from clearl.sharing.formats import check_formats, write_graph
+from clearl.sharing.hub import PREFIX, download
 from clearl.spaces import spec_from_json, spec_to_json
 from clearl.storage.checkpoints import fitting
 from clearl.storage.files import read_plain, write_atomically
@@ -31,6 +34,8 @@ EXPORT_FILE = "agent.json"
 WEIGHTS_FILE = "agent.safetensors"
 VERSION = 1
 _CAPS_NBYTES = {EXPORT_FILE: 1 << 26, WEIGHTS_FILE: 1 << 36}
+_HUB_CAPS_NBYTES = {EXPORT_FILE: 1 << 26, WEIGHTS_FILE: 1 << 31}
+"""Of a stranger's agent; a network of the paper has 10 MB."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +90,31 @@ def _evaluated_tasks(run_dir: RunDir) -> tuple[str, ...]:
     return tuple(str(name) for name in names) if isinstance(names, list) else ()
 
 
-def export_agent(path: Path, out: Path, *, imports: Iterable[str] = (), trust: bool = False) -> Origin | None:
-    """Write the agent of a run as two files that `clearl.load_agent` reads: weights, and a description of them."""
+def export_agent(
+    path: Path, out: Path, *, formats: Sequence[str] = ("clearl",), card_for: str | None = None,
+    imports: Iterable[str] = (), trust: bool = False,
+) -> Origin | None:  # fmt: skip
+    """Write the agent of a run into a new directory: for `clearl.load_agent`, or as a graph that needs no clearl.
+
+    With `card_for`, a model card is written too; it says that this name loads the agent.
+    """
+    check_formats(formats)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunDirectoryError(f"{out} is no empty directory; give another --out")
     trained = Trained.open(path, imports=imports, trust=trust)
+    make_directory(out)
+    if "clearl" in formats:
+        _write_agent(trained, out)
+    if graphs := [name for name in formats if name != "clearl"]:
+        write_graph(trained.agent, graphs, out)
+    if card_for is not None:
+        write_card(path, out, load_as=card_for)
+        write_atomically(out / CONFIG_FILE, to_yaml(trained.config).encode())
+    return trained.agent.origin
+
+
+def _write_agent(trained: Trained, out: Path) -> None:
+    """Two files that `clearl.load_agent` reads: weights, and a description of them."""
     tensors = {name: tensor.contiguous() for name, tensor in as_module(trained.agent.network).state_dict().items()}
     weights = save(tensors)
     about = {
@@ -99,20 +124,22 @@ def export_agent(path: Path, out: Path, *, imports: Iterable[str] = (), trust: b
         "tasks": tasks_to_json(agent_tasks(trained.suite)),
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
     }
-    make_directory(out)
     write_atomically(out / WEIGHTS_FILE, weights)
     write_atomically(out / EXPORT_FILE, seal(json.dumps(about, indent=2)) + b"\n")
-    return trained.agent.origin
 
 
 def load_agent(path: str | Path, *, task: str | None = None, imports: Iterable[str] = (), trust: bool = False) -> Agent:
     """Load the agent of a run directory, from its newest good checkpoint, or of a directory that `clearl export` wrote.
 
+    "hf:ORG/NAME" or "hf:ORG/NAME@REVISION" is what `clearl push` put on the Hugging Face hub.
+
     `imports` names modules of yours that register its torso or method; `trust` imports whatever the directory names.
     Environments are not needed, and nothing is imported unasked. `task` picks the agent of a run on separate tasks.
     """
-    path = Path(path)
     import_plugins(imports)
+    if str(path).startswith(PREFIX):
+        path = download(str(path), _HUB_CAPS_NBYTES)
+    path = Path(path)
     if (path / EXPORT_FILE).is_file():
         return _load_exported(path, trust)
     if task is not None:

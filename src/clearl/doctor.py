@@ -60,6 +60,8 @@ PACKAGES = (
     Package("wandb", "wandb", "--wandb", "wandb"),
     Package("trackio", "trackio", "--trackio", "trackio"),
     Package("imageio_ffmpeg", "imageio-ffmpeg", "clearl video to .mp4", "video"),
+    Package("onnxscript", "onnxscript", "clearl export --format onnx", "onnx"),
+    Package("huggingface_hub", "huggingface_hub", "clearl push, load_agent('hf:ORG/NAME')", "hub"),
 )
 
 

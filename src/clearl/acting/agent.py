@@ -59,7 +59,7 @@ class Agent:
         tasks: Mapping[str, AgentTask] | None = None, origin: Origin | None = None,
     ) -> None:  # fmt: skip
         self.network, self.spec, self.tasks, self.origin = network, spec, dict(tasks or {}), origin
-        self._reward_clip = reward_clip
+        self.reward_clip = reward_clip
         self._rng = generator(seed, "agent")
         self.reset()
 
@@ -126,7 +126,7 @@ class Agent:
     def _see(self, frames: np.ndarray, first: np.ndarray, reward: float | np.ndarray) -> None:
         if self._stepper is None:
             count = len(frames)
-            self._stepper = Stepper(self.network, self.spec, count, reward_clip=self._reward_clip, column="evaluate")
+            self._stepper = Stepper(self.network, self.spec, count, reward_clip=self.reward_clip, column="evaluate")
             self._stepper.begin(slice(None), frames)
             return
         if len(frames) != len(self._last_action):

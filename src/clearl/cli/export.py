@@ -9,8 +9,10 @@ from typing import Annotated
 from clearl.cli.arguments import POSITIONAL, Imports, Trust, parse
 from clearl.cli.output import tell_origin
 
-ABOUT = """Write the agent of the newest good checkpoint: agent.safetensors, and agent.json, which says what they fit.
-clearl.load_agent(OUT) loads it again."""
+ABOUT = """Write the agent of the newest good checkpoint into a directory of its own.
+
+clearl: agent.safetensors and agent.json, for clearl.load_agent(OUT). onnx: policy.onnx, which needs onnxruntime only.
+torch: policy.pt2, which needs torch only. policy.json then describes inputs, outputs and tasks; see docs/export.md."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,10 @@ class ExportArgs:
 
     run: Annotated[str, POSITIONAL, "the run directory"]
     out: Annotated[str, "the directory to write to: new or empty"]
+    format: Annotated[tuple[str, ...], "comma-separated: clearl, onnx, torch"] = ("clearl",)
+    card: Annotated[bool, "write a model card, too: README.md with the results of each task, and the run's videos"] = (
+        False
+    )
     imports: Imports = ()
     trust: Trust = False
 
@@ -29,6 +35,15 @@ def main(argv: list[str]) -> int:
 
     from clearl.artifacts import export_agent
 
-    tell_origin(export_agent(Path(args.run), Path(args.out), imports=args.imports, trust=args.trust))
-    print(f'{args.out}: agent = clearl.load_agent("{args.out}"); agent.act(observation)')
+    out = Path(args.out)
+    card_for = args.out if args.card else None
+    tell_origin(
+        export_agent(
+            Path(args.run), out, formats=args.format, card_for=card_for, imports=args.imports, trust=args.trust
+        )
+    )
+    for file in sorted(file for file in out.rglob("*") if file.is_file()):
+        print(file)
+    if "clearl" in args.format:
+        print(f'{args.out}: agent = clearl.load_agent("{args.out}"); agent.act(observation)')
     return 0

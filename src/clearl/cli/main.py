@@ -28,6 +28,7 @@ VERBS = {
     "eval": "how well the trained agent does, task by task",
     "video": "watch the trained agent play",
     "export": "the trained agent as files that need no run directory",
+    "push": "the trained agent, with a model card, to the Hugging Face hub",
     "check": "is this environment fit for training, and if not, what to change",
     "bench": "how fast training is here, next to what this machine could do at best",
     "list": "methods, suites, tasks, protocols, presets, runtimes, torsos",

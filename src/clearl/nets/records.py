@@ -55,9 +55,20 @@ class RecordInput(nn.Module):
         parts = {name: self._part(records, name) for name in self._places}
         return {name: part.float() * (1 / 255 if part.dtype == torch.uint8 else 1) for name, part in parts.items()}
 
+    def take_values(self) -> None:
+        """From now on take all values of all parts [N, values] as float32, bytes scaled to [0, 1].
+
+        For graphs in formats that cannot take numbers out of bytes.
+        """
+        start = 0
+        for name, (*_, shape) in self._places.items():
+            self._places[name] = (start, start + prod(shape), torch.float32, shape)
+            start += prod(shape)
+
     def _part(self, records: Tensor, name: str) -> Tensor:
         start, end, dtype, shape = self._places[name]
-        return records[:, start:end].view(dtype).reshape(len(records), *shape)
+        part = records[:, start:end]
+        return (part if part.dtype == dtype else part.view(dtype)).reshape(-1, *shape)
 
     def _joined_reals(self, records: Tensor) -> Tensor:
         reals = [self._part(records, name).flatten(1) for name in self._reals]

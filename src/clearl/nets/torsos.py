@@ -146,7 +146,9 @@ class Dense(nn.Module):
         """`linear` over the flattened input. Images lie channels last in memory, so that flattening would copy them."""
         acting = self._columns is not None and not torch.is_grad_enabled()
         # Forward hooks see calls of `linear` only: whoever registers one gets the plain path.
-        if self.linear._forward_hooks or (not acting and hidden.numel() <= self.linear.weight.numel()):
+        # So does an exported graph, whose batch has no size yet.
+        small = not acting and (torch.compiler.is_exporting() or hidden.numel() <= self.linear.weight.numel())
+        if small or self.linear._forward_hooks:
             return self.linear(hidden.flatten(1))
         flat = (hidden.permute(0, 2, 3, 1) if hidden.dim() == 4 else hidden).flatten(1)
         if acting:
@@ -237,7 +239,7 @@ class PlainTorso(nn.Module):
     def __init__(self, name: str, body: nn.Module, unpack: Callable[[Tensor], Any] | None = None) -> None:
         """`unpack` makes of records what the body takes; see `clearl.nets.records`."""
         super().__init__()
-        self._unpack = unpack
+        self.unpack = unpack
         if type(getattr(body, "out_size", None)) is not int:
             raise ConfigError(
                 f"torso {name!r} is a {type(body).__name__} without out_size; set self.out_size in its constructor to "
@@ -246,8 +248,8 @@ class PlainTorso(nn.Module):
         self.body, self.out_size = body, cast(int, body.out_size)
 
     def forward(self, observation: Tensor) -> Tensor:
-        if self._unpack is not None:
-            return self.body(self._unpack(observation))
+        if self.unpack is not None:
+            return self.body(self.unpack(observation))
         as_float = observation.float()
         return self.body(as_float.mul_(1 / 255) if observation.dtype == torch.uint8 else as_float)
 

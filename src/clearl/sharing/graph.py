@@ -1,0 +1,181 @@
+"""The policy of an agent as one pure function of named tensors, for formats that need no clearl."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from clearl.acting.agent import Agent
+from clearl.methods.progress_compress.two_columns import TwoColumns
+from clearl.nets.network import PolicyNetwork, StepInput, as_module
+from clearl.nets.records import RecordInput
+from clearl.nets.torsos import PlainTorso
+from clearl.spaces import ActionSpec, TaskSpec
+
+IMPOSSIBLE = -1e30
+"""The logit of an option that the mask leaves out: its probability is exactly 0, and no arithmetic gives NaN."""
+_DTYPES = {"uint8": torch.uint8, "bool": torch.bool, "float32": torch.float32, "int64": torch.int64}
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output of the graph: a tensor [batch, *shape]."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    about: str
+
+    def zeros(self, batch: int) -> Tensor:
+        return torch.zeros(batch, *self.shape, dtype=_DTYPES[self.dtype])
+
+
+class PolicyGraph(nn.Module):
+    """From a dictionary of inputs to a dictionary of outputs, each [batch, ...]; as `Agent` acts when evaluated.
+
+        outputs = graph({"observation": observation, "mask": mask})
+        outputs["action"]
+
+    Without a memory, a network takes neither the last action and reward nor a state.
+    """
+
+    def __init__(self, agent: Agent) -> None:
+        super().__init__()
+        network = _alone(copy.deepcopy(agent.network))
+        self._network, self._column = network, network.evaluated_columns(in_training=False)[0]
+        self.network = as_module(network)
+        self._spec, self._reward_clip = agent.spec, agent.reward_clip
+        for part in _record_inputs(self.network):
+            part.take_values()
+        self.inputs = tuple(_inputs(agent.spec, network.core_size))
+        self.outputs = tuple(_outputs(agent.spec.action, network.core_size))
+        with torch.no_grad():
+            value = self({port.name: port.zeros(1) for port in self.inputs})["value"]
+        if bool(value.isnan().any()):  # the knowledge base of Progress & Compress has no value
+            self.outputs = tuple(port for port in self.outputs if port.name != "value")
+
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        mask, action = inputs["mask"], self._spec.action
+        step, state = self._step(inputs)
+        output = self._network.act(step, state, column=self._column)
+        options, reals = sum(action.choices), action.reals
+        chosen = self._network.head.distribution(output.policy, mask).mode()
+        mean, log_std = output.policy[:, options:].split(reals, 1) if reals else (mask, mask)
+        made = {
+            "action": chosen,
+            "squashed": _squashed(chosen, action),
+            "logits": torch.where(mask[:, :options], output.policy[:, :options], IMPOSSIBLE),
+            "mean": mean,
+            "log_std": log_std,
+            "value": output.value,
+            "next_state": output.state,
+        }
+        return {port.name: made[port.name].to(_DTYPES[port.dtype]) for port in self.outputs}
+
+    def _step(self, inputs: dict[str, Tensor]) -> tuple[StepInput, Tensor]:
+        mask = inputs["mask"]
+        observation = _as_floats(inputs, self._spec)
+        none = mask.new_zeros(mask.shape[0], dtype=torch.float32)
+        if not self._network.core_size:
+            return StepInput(observation, none, none, none), none.unsqueeze(1)[:, :0]
+        last_reward = _clipped(inputs["last_reward"], self._reward_clip)
+        first = inputs["first"]
+        # As the stepper does it: before an episode there was neither action nor reward.
+        spread = first.reshape(-1, *[1] * (inputs["last_action"].dim() - 1))
+        last_action = torch.where(spread, torch.zeros_like(inputs["last_action"]), inputs["last_action"])
+        return StepInput(observation, last_action, torch.where(first, 0.0, last_reward), first), inputs["state"]
+
+
+def _alone(network: PolicyNetwork) -> PolicyNetwork:
+    """The part of a network that acts: until something is compressed, the active column stands by itself."""
+    if isinstance(network, TwoColumns) and not bool(network.compressed) and not bool(network.connected):
+        return network.active
+    return network
+
+
+def _record_inputs(network: nn.Module) -> Iterator[RecordInput]:
+    for part in network.modules():
+        if isinstance(part, RecordInput):
+            yield part
+        elif isinstance(part, PlainTorso) and isinstance(
+            unpacker := getattr(part.unpack, "__self__", None), RecordInput
+        ):
+            yield unpacker
+
+
+def _inputs(spec: TaskSpec, core_size: int) -> Iterator[Port]:
+    shapes = spec.observation.shapes
+    for name, part in spec.observation.parts.items():
+        stack = spec.observation.stack_of(name)
+        about = "what the environment shows, (channels, height, width) if an image; padded with zeros to this shape"
+        stacked = f"; {stack} frames one after the other, the newest last, the first of an episode repeated"
+        yield Port(port_name(name), part.dtype, shapes[name], about + stacked * (stack > 1))
+    yield Port("mask", "bool", (spec.action.mask_size,), "what the task has, and the state allows, of the actions")
+    if core_size:
+        action, reward = "`action` of the step before; any at the first", "as the environment gave it; any at the first"
+        yield Port("last_action", spec.action.dtype, spec.action.shape, action)
+        yield Port("last_reward", "float32", (), reward)
+        yield Port("first", "bool", (), "whether an episode begins with this step: last action, reward, state are cut")
+        yield Port("state", "float32", (core_size,), "`next_state` of the step before; zeros at the first")
+
+
+def _outputs(action: ActionSpec, core_size: int) -> Iterator[Port]:
+    yield Port("action", action.dtype, action.shape, "the likeliest action: choices, then real numbers before tanh")
+    if action.reals:
+        bounds = "its real numbers; those with bounds by tanh: the environment takes low + (x + 1) / 2 * (high - low)"
+        yield Port("squashed", "float32", (action.reals,), bounds)
+    if action.choices:
+        yield Port("logits", "float32", (sum(action.choices),), f"of all options; {IMPOSSIBLE:g} where masked")
+    if action.reals:
+        yield Port("mean", "float32", (action.reals,), "of the Gaussian of each real number, before tanh")
+        yield Port("log_std", "float32", (action.reals,), "the logarithm of its standard deviation")
+    yield Port("value", "float32", (), "the expected discounted return, of rewards as they were clipped in training")
+    if core_size:
+        yield Port("next_state", "float32", (core_size,), "to be given to the next step")
+
+
+def port_name(part: str) -> str:
+    """The input of a part of an observation."""
+    return f"observation/{part}" if part else "observation"
+
+
+def _as_floats(inputs: dict[str, Tensor], spec: TaskSpec) -> Tensor:
+    """The observation as float32, bytes scaled to [0, 1]: as it is, or the values of all parts in one row."""
+    floats = []
+    for name, part in spec.observation.parts.items():
+        given = inputs[port_name(name)].float()
+        floats.append(given * (1 / 255) if part.dtype == "uint8" else given)
+    if not spec.observation.is_record:
+        return floats[0]
+    return torch.cat([part.flatten(1) for part in floats], 1)
+
+
+def _squashed(action: Tensor, spec: ActionSpec) -> Tensor:
+    if not spec.reals:
+        return action
+    reals = action[:, len(spec.choices) :]
+    return torch.where(torch.tensor(spec.bounded), reals.tanh(), reals)
+
+
+def _clipped(reward: Tensor, kind: str) -> Tensor:
+    """As `clearl.acting.preprocess.clip_reward`, in torch."""
+    if kind == "unit":
+        return reward.clamp(-1, 1)
+    if kind == "soft_asymmetric":
+        squeezed = 5.0 * torch.tanh(reward / 5.0)
+        return torch.where(reward < 0, 0.3 * squeezed, squeezed)
+    return reward
+
+
+def export_program(graph: PolicyGraph) -> torch.export.ExportedProgram:
+    """Trace the graph with any number of observations at a time."""
+    examples = {port.name: port.zeros(3) for port in graph.inputs}
+    batch = torch.export.Dim("batch")
+    free = {name: {0: batch} for name in examples}
+    with torch.no_grad():
+        return torch.export.export(graph, (cast(dict[str, Tensor], examples),), dynamic_shapes=(free,), strict=False)
