@@ -32,10 +32,10 @@ _WARM_SHARE = 0.15
 class Contender:
     """A `clearl run` that works only when it is its turn; how far it was after how many seconds of its own."""
 
-    def __init__(self, config: RunConfig, directory: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(self, settings: str, directory: Path, environment: dict[str, str] | None = None) -> None:
         directory.mkdir()
         file, self._out = directory / "config.yaml", directory / "run"
-        file.write_text(to_yaml(replace(config, record_every_updates=1)))  # how far it is, to the update
+        file.write_text(settings)
         command = [sys.executable, "-m", "clearl", "run", "--config", str(file), "--out", str(self._out), "--quiet"]
         self._errors = (directory / "errors").open("w+")
         self.process = subprocess.Popen(
@@ -78,10 +78,17 @@ def seconds_for_the_same(
     Each works for about `seconds`, if the guess is right.
     """
     frames = seconds * guess_frames_per_s
+    # A row at every update tells how far a run is, to the update.
+    settings = [to_yaml(replace(sized(config, frames), record_every_updates=1)) for config in configs]
+    return raced(settings, [None] * len(settings))
+
+
+def raced(settings: Sequence[str], environments: Sequence[dict[str, str] | None]) -> tuple[list[float], int]:
+    """Train by turns, each with its YAML settings and environment variables; the result of `seconds_for_the_same`."""
     with tempfile.TemporaryDirectory(prefix="clearl-bench-") as directory, ExitStack() as stack:
         contenders = [
-            stack.enter_context(_alive(Contender(sized(config, frames), Path(directory) / str(index))))
-            for index, config in enumerate(configs)
+            stack.enter_context(_alive(Contender(text, Path(directory) / str(index), environment)))
+            for index, (text, environment) in enumerate(zip(settings, environments, strict=True))
         ]
         for contender in contenders[1:]:
             signal_family(contender.process.pid, signal.SIGSTOP)

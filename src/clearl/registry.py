@@ -44,6 +44,11 @@ class Registry(Generic[Item]):
             raise ConfigError(f"{self.kind} {name!r} exists already; register yours under another name")
         self._entries[name] = entry
 
+    @property
+    def state(self) -> tuple[Any, ...]:
+        """Everything that is registered, as a key for what was computed from it."""
+        return (*self._entries.items(), *self._installed)
+
     def get(self, name: str) -> Item:
         """The plug-in called `name`, or an error that names the nearest ones."""
         entry = self._entries.get(name) or self._installed.get(name)

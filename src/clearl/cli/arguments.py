@@ -145,9 +145,10 @@ def _read_with_tyro(
 
     fields: list[Any] = []
     groups: dict[str, list[Any]] = {}
+    owned_names = owned_settings().keys()
     for name, setting in sorted(known.items(), key=lambda item: item[1].default is not MISSING):
         field = _tyro_field(setting, name in positionals)
-        groups.setdefault(setting.group, []).append(field) if name in owned_settings() else fields.append(field)
+        groups.setdefault(setting.group, []).append(field) if name in owned_names else fields.append(field)
     for index, (heading, owned) in enumerate(groups.items()):
         group: Any = make_dataclass(f"Group{index}", owned)
         marked = Annotated[group, tyro.conf.arg(name=heading), tyro.conf.OmitArgPrefixes]

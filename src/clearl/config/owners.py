@@ -7,7 +7,9 @@ packages of games: shipped plug-ins declare their settings in modules of their o
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from clearl.config.engine import Setting, settings_of
@@ -20,16 +22,22 @@ if TYPE_CHECKING:
 _REGISTRIES = ("clearl.methods:METHODS", "clearl.methods:CORRECTIONS", "clearl.suites:SUITES")
 
 
-def owned_settings() -> dict[str, Setting]:
+def owned_settings() -> Mapping[str, Setting]:
     """Every setting that a registered method or suite declares, by name."""
+    return _collected(_state())
+
+
+@lru_cache(maxsize=1)
+def _collected(_: tuple[Any, ...]) -> Mapping[str, Setting]:
+    """Collect once for each state of the registries: a run asks for settings in every update."""
     found: dict[str, Setting] = {}
-    for kind in _kinds():
+    for kind in _kinds(_state()):
         for name, setting in settings_of(kind).items():
             if found.setdefault(name, setting) != setting:
                 raise ConfigError(f"setting {name!r} is declared twice, by {found[name].group!r} and {setting.group!r}")
             if setting.default is dataclasses.MISSING:
                 raise ConfigError(f"setting {name!r} of {setting.group!r} needs a default")
-    return found
+    return MappingProxyType(found)
 
 
 def recorded_settings(config: RunConfig) -> list[str]:
@@ -49,15 +57,21 @@ def recorded_settings(config: RunConfig) -> list[str]:
 
 def check_owned(config: RunConfig) -> Iterator[str]:
     """A message for everything that an owner finds at odds, by a static method `conflicts(config)` of its settings."""
-    for kind in _kinds():
+    for kind in _kinds(_state()):
         if (conflicts := getattr(kind, "conflicts", None)) is not None:
             yield from conflicts(config)
 
 
-def _kinds() -> list[type]:
+@lru_cache(maxsize=1)
+def _kinds(_: tuple[Any, ...]) -> tuple[type, ...]:
     declared = [registry.settings(name) for registry in _registries() for name in registry]
-    return list(dict.fromkeys(kind for kind in declared if kind is not None))
+    return tuple(dict.fromkeys(kind for kind in declared if kind is not None))
 
 
-def _registries() -> list[Registry[Any]]:
-    return [load_entry(entry) for entry in _REGISTRIES]
+def _state() -> tuple[Any, ...]:
+    return tuple(registry.state for registry in _registries())
+
+
+@lru_cache(maxsize=1)
+def _registries() -> tuple[Registry[Any], ...]:
+    return tuple(load_entry(entry) for entry in _REGISTRIES)

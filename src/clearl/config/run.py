@@ -245,7 +245,7 @@ def _core() -> dict[str, Setting]:
 
 def settings() -> dict[str, Setting]:
     """Every setting of a run: the fields of `RunConfig`, and those that registered methods and suites declare."""
-    owned, core = owned_settings(), _core()
+    owned, core = dict(owned_settings()), _core()
     for name in owned.keys() & core.keys():
         raise ConfigError(f"setting {name!r} of {owned[name].group!r} is one of every run; give yours another name")
     return core | owned

@@ -64,8 +64,7 @@ def test_two_real_runs_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_run_that_fails_says_why(tmp_path: Path) -> None:
-    contender = turns.Contender(workload("minatar", tasks=("breakout",)), tmp_path / "run")
-    (tmp_path / "run" / "config.yaml").write_text("no_such_setting: 1\n")
+    contender = turns.Contender("no_such_setting: 1\n", tmp_path / "run")
     with pytest.raises(WorkerError, match="no_such_setting"):
         while contender.take_turn(5.0):
             pass

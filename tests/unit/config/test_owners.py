@@ -112,9 +112,8 @@ def test_a_setting_that_every_run_has_cannot_be_declared_again(monkeypatch: pyte
 
         needed: Annotated[Weight, "mine"]
 
-    monkeypatch.setitem(METHODS._entries, "mine", Pulled)
     for kind, text in ((Slots, "one of every run"), (Lambda, "declared twice"), (Needed, "needs a default")):
-        monkeypatch.setattr(Pulled, "settings", kind)
+        monkeypatch.setitem(METHODS._entries, "mine", type("Mine", (Pulled,), {"settings": kind}))
         with pytest.raises(ConfigError, match=text):
             RunConfig()
 
