@@ -7,9 +7,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from whole_runs import SMALL
+from whole_runs import SMALL, small_config
 
 from clearl.cli.main import main
+from clearl.experiment import run
+from clearl.nets.network import as_module
+from clearl.records.reader import read_rows
+from clearl.records.schema import METRICS_FILE
 
 SUPPORT = Path(__file__).parents[1] / "support"
 
@@ -28,3 +32,13 @@ def test_each_process_of_a_run_builds_its_network_once(runtime, processes, tmp_p
     assert code == 0 and len(counts) == processes
     assert set(counts.values()) == {1}
     assert counts[str(os.getpid())] == 1
+
+
+def test_a_run_records_the_bytes_that_its_method_holds(tmp_path) -> None:
+    """EWC holds a parameter and a Fisher value for each parameter of each task that it has left."""
+    result = run(small_config(method="ewc", cycles=1, fisher_batches=2, lstm=False), tmp_path / "run", console=False)
+    (summary,) = [row for row in read_rows(tmp_path / "run" / METRICS_FILE) if row["kind"] == "summary"]
+    held = summary["memory_nbytes"]
+    weights = sum(parameter.nbytes for parameter in as_module(result.agent.network).parameters())
+    assert held["network"] == weights and held["replay"] == 0
+    assert held["method"] >= 2 * weights

@@ -53,6 +53,11 @@ class Learner:
         self.optimizer = make_optimizer(config, self.parameters)
         self.frames = self.updates = self.bad_updates = self._bad_in_a_row = 0
 
+    def state_nbytes(self) -> dict[str, int]:
+        """Count the bytes of the network (both columns of one that has two) and of what the method keeps beside it."""
+        kept = {"network": as_module(self.network).state_dict(), "method": self.method.tensors()}
+        return {name: sum(tensor.nbytes for tensor in tensors.values()) for name, tensors in kept.items()}
+
     def update(self, batch: Batch, visit: Visit | None) -> UpdateStats:
         """Make one optimiser step. `visit` is given only where the method needs boundaries."""
         phases = self.phases(batch, visit)

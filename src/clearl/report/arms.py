@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,19 +32,38 @@ LABELS = {
 }
 """The arms of the paper in the order of its tables, as the report writes them, then other methods of ours."""
 
+_OURS = {"baseline", *LABELS}
 _PROBE = " (probe at "
+_COLOUR = re.compile("#[0-9a-fA-F]{6}")
+
+
+class ArmName(str):
+    """An arm's name with the label and the colour that its method declares; empty where the report's own apply."""
+
+    __slots__ = ("colour", "label")
+    label: str
+    colour: str
+
+    def __new__(cls, name: str, *, label: str = "", colour: str = "") -> ArmName:
+        made = super().__new__(cls, name)
+        made.label, made.colour = label, colour
+        return made
 
 
 def label(name: str) -> str:
-    """An arm's name as the report writes it."""
+    """Return an arm's name as the report writes it."""
     base, probe, position = name.partition(_PROBE)
-    parts = " + ".join(LABELS.get(part, part) for part in base.split("+"))
-    return LABELS.get(base, parts) + (f", probe at {position[:-1]}" if probe else "")
+    if isinstance(name, ArmName) and name.label:
+        written = name.label
+    else:
+        written = LABELS.get(base) or " + ".join(LABELS.get(part, part) for part in base.split("+"))
+    return written + (f", probe at {position[:-1]}" if probe else "")
 
 
 def base_name(name: str) -> str:
-    """The arm's name without the position of its probe."""
-    return name.partition(_PROBE)[0]
+    """Return the arm's name without the position of its probe."""
+    base = name.partition(_PROBE)[0]
+    return ArmName(base, label=name.label, colour=name.colour) if isinstance(name, ArmName) else base
 
 
 def group_arms(runs: Sequence[Run]) -> list[Arm]:
@@ -51,11 +71,30 @@ def group_arms(runs: Sequence[Run]) -> list[Arm]:
     named: dict[str, list[Run]] = {}
     for run, name in zip(runs, _names(runs), strict=True):
         named.setdefault(name, []).append(run)
-    arms = [Arm(name, tuple(sorted(group, key=lambda run: run.seed))) for name, group in named.items()]
+    arms = [
+        Arm(_with_declared(name, group), tuple(sorted(group, key=lambda run: run.seed)))
+        for name, group in named.items()
+    ]
     for arm in arms:
         _check_seeds(arm)
     _check_suites(arms)
     return sorted(arms, key=_order)
+
+
+def _with_declared(name: str, runs: Sequence[Run]) -> ArmName:
+    """Add what a method that is not ours declares; an arm that the user named keeps that name."""
+    method, meta = str(runs[0].meta.get("method")), runs[0].meta
+    base = name.partition(_PROBE)[0]
+    if meta.get("arm") not in (None, method) or all(part in _OURS for part in method.split("+")):
+        return ArmName(name)
+    if base != method and not base.startswith(f"{method} ["):
+        return ArmName(name)
+    declared, colour = meta.get("label"), meta.get("colour")
+    return ArmName(
+        name,
+        label=clean_name(declared) + base.removeprefix(method) if isinstance(declared, str) and declared else "",
+        colour=colour if isinstance(colour, str) and _COLOUR.fullmatch(colour) else "",
+    )
 
 
 def _names(runs: Sequence[Run]) -> list[str]:

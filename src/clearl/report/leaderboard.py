@@ -51,7 +51,7 @@ COLUMNS = {
     "score": "normalised score",
     "forgetting": "forgetting (Continual World)",
     "forward_transfer": "forward transfer (Continual World)",
-    "memory_nbytes": "memory of replay",
+    "memory_nbytes": "memory",
     "fps": "frames/s",
 }
 

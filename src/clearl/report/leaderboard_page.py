@@ -17,7 +17,9 @@ _HEAD = ["method", "boundaries", "seeds", *COLUMNS.values()]
 _ABOUT = (
     "Normalised score: cumulative, from an untrained network (0) to the reference (1), mean over the tasks; the "
     "reference is simultaneous training, else separate, else the best arm. In brackets: 95 % t-intervals over seeds, "
-    "from 3 seeds on. Rows are sorted by their score; where intervals overlap, the order says nothing. docs/metrics.md "
+    "from 3 seeds on. Memory: replay, networks and what a method keeps beside them (anchors, Fisher information) at "
+    "the end of the run; replay alone for runs that did not end. Rows are sorted by their score; where intervals "
+    "overlap, the order says nothing. docs/metrics.md "
     "has the formulas."
 )
 

@@ -86,6 +86,7 @@ def _merge(parts: list[Run]) -> Run:
     trained = [(part, task) for part in parts for task in {task for span in part.spans for task in span.tasks}]
     finished = len(parts) == wanted and all(part.is_finished for part in parts)
     planned = [part.planned_frames for part in parts]
+    memory = [part.memory_nbytes for part in parts]
     return replace(
         parts[0],
         path=parts[0].path.parent,
@@ -98,6 +99,7 @@ def _merge(parts: list[Run]) -> Run:
         seen_frames=min((part.seen_frames for part in parts if part.curves), default=0.0),
         notes=tuple(notes),
         wall_s=sum(part.wall_s for part in parts),
+        memory_nbytes=None if None in memory else sum(nbytes or 0.0 for nbytes in memory),
     )
 
 

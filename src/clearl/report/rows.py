@@ -62,7 +62,9 @@ def parse_rows(rows: Iterable[Row], scale: float) -> Parsed:
                 _take_train(parsed, row, scale)
             elif row["kind"] == "segment":
                 _take_segment(row, segments, first_ends)
-        except (TypeError, ValueError, OverflowError, KeyError):
+            elif row["kind"] == "summary" and "memory_nbytes" in row:
+                parsed.memory_nbytes = sum(_count(nbytes) for nbytes in row["memory_nbytes"].values())
+        except (TypeError, ValueError, OverflowError, KeyError, AttributeError):
             parsed.odd_rows += 1
     parsed.spans = [_span(index, row, scale) for index, row in sorted(segments.items())]
     if first_ends and all(math.isfinite(span.end) for span in parsed.spans):
@@ -86,9 +88,9 @@ def planned_spans(plan: Any, scale: float) -> list[Span]:
 
 
 def _count(value: Any) -> float:
-    """A number of frames: finite, and not below zero."""
+    """Return a number of frames or bytes; raise `ValueError` unless it is finite and not below zero."""
     if (number := finite(value)) < 0:
-        raise ValueError("frames below zero")
+        raise ValueError("a count below zero")
     return number
 
 

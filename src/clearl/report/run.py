@@ -76,7 +76,7 @@ class Run:
     skipped: int = 0
     """Evaluations that were due and left out, because the evaluator lagged."""
     memory_nbytes: float | None = None
-    """Bytes of replay at the last record."""
+    """Bytes of replay, networks and what the method keeps beside them; of replay alone where the run did not end."""
     common_frames: float | None = None
     """Measures are read here where the runs of a report are of different lengths; curves are drawn to their end."""
     compress_frames: float = 0.0

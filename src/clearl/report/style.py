@@ -10,7 +10,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from clearl.report.arms import base_name
+from clearl.report.arms import ArmName, base_name
 from clearl.report.run import Arm
 from clearl.report.task_names import cut
 
@@ -114,11 +114,20 @@ def figure_style() -> Iterator[Any]:
 
 
 def arm_colours(names: Sequence[str]) -> dict[str, str]:
-    """A colour for each method, lighter for the earlier positions of a probe; four methods keep theirs everywhere."""
-    free = [colour for colour in PALETTE if colour not in _ARM_COLOURS.values()]
+    """Pick a colour for each method, lighter for the earlier positions of a probe.
+
+    Four methods keep theirs everywhere. A method's own colour is that of the first arm that declares it.
+    """
     bases = list(dict.fromkeys(base_name(name) for name in names))
-    others = [base for base in bases if base not in _ARM_COLOURS]
-    methods = _ARM_COLOURS | {base: free[index % len(free)] for index, base in enumerate(others)}
+    declared: dict[str, str] = {}
+    for base in bases:
+        colour = base.colour.lower() if isinstance(base, ArmName) else ""
+        if colour and base not in _ARM_COLOURS and colour not in (*_ARM_COLOURS.values(), *declared.values()):
+            declared[base] = colour
+    fixed = _ARM_COLOURS | declared
+    free = [colour for colour in PALETTE if colour not in fixed.values()]
+    others = [base for base in bases if base not in fixed]
+    methods = fixed | {base: free[index % len(free)] for index, base in enumerate(others)}
     colours = {}
     for base in bases:
         shades = [name for name in names if base_name(name) == base]

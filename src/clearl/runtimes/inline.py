@@ -132,7 +132,8 @@ class _InlineRun:
             self._evaluate()
         self.state.finished = not self.context.stop
         if self.state.finished:
-            self.context.recorder.emit(summary_row({"evaluations": self.state.evaluations}))
+            memory = self.state.memory_nbytes(self.worker.replay_counters())
+            self.context.recorder.emit(summary_row({"evaluations": self.state.evaluations, "memory_nbytes": memory}))
         self._checkpoint()
 
     def _checkpoint(self) -> None:

@@ -346,7 +346,9 @@ class LearnerLoop:
         self.state.finished = not self.context.stop
         self._settle(time.monotonic() + _STOP_S)
         if self.state.finished:
-            self.context.recorder.emit(summary_row({"seconds": self._seconds(), "evaluations": self.state.evaluations}))
+            memory = self.state.memory_nbytes(self._replay_counters())
+            values = {"seconds": self._seconds(), "evaluations": self.state.evaluations, "memory_nbytes": memory}
+            self.context.recorder.emit(summary_row(values))
         self._save()
 
     def _all_evaluated(self) -> bool:

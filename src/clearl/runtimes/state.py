@@ -43,6 +43,10 @@ class RunState:
         self._made = self._skipped = 0
         self._checkpointed_frames = 0
 
+    def memory_nbytes(self, replay: Mapping[str, int]) -> dict[str, int]:
+        """Count all that the method holds: replay, network, and what it keeps beside them."""
+        return {"replay": replay["bytes"], **self.context.learner.state_nbytes()}
+
     def tasks_in_training(self, segment: int | None = None) -> tuple[str, ...]:
         """The tasks of a segment; by default of the one that is learnt from, at the end of the plan of the last."""
         plan, index = self.context.plan, self.segment if segment is None else segment

@@ -7,6 +7,7 @@ import pytest
 from clearl.errors import ReportError
 from clearl.report.arms import derived_name, group_arms, label
 from clearl.report.load import load_run, load_runs
+from clearl.report.style import PALETTE, arm_colours
 
 
 def _arms(make_run):
@@ -99,3 +100,39 @@ def test_boundaries_and_task_order(make_run):
     make_run("ewc", 0, needs_boundaries=True, tasks=["b", "a"])
     (arm,) = _arms(make_run)
     assert arm.needs_boundaries and arm.tasks == ["b", "a"]
+
+
+OWN = {"method": "pull-to-start+clear", "label": "Pull to start + CLEAR", "colour": "#123ABC"}
+
+
+def test_a_method_of_ones_own_is_drawn_as_it_declares(make_run):
+    make_run(None, **OWN)
+    make_run("clear", method="clear", label="CLEAR", colour="")
+    clear, own = _arms(make_run)
+    assert (label(clear.name), label(own.name)) == ("CLEAR", "Pull to start + CLEAR")
+    assert arm_colours([clear.name, own.name]) == {"clear": "#0072b2", "pull-to-start+clear": "#123abc"}
+    assert own.name == "pull-to-start+clear", "the name in summary.json is the method's"
+
+
+def test_two_arms_of_one_method_share_its_label_and_only_one_has_its_colour(make_run):
+    for rate in (0.001, 0.01):
+        make_run(None, config={"learning_rate": rate, "method": OWN["method"]}, name=str(rate), **OWN)
+    names = [arm.name for arm in _arms(make_run)]
+    assert [label(name) for name in names] == [
+        f"Pull to start + CLEAR [learning_rate={rate}]" for rate in (0.001, 0.01)
+    ]
+    colours = list(arm_colours(names).values())
+    assert colours[0] == "#123abc" and colours[1] in PALETTE
+
+
+def test_an_arms_own_name_comes_before_the_methods_label(make_run):
+    make_run("my idea", **OWN)
+    (arm,) = _arms(make_run)
+    assert label(arm.name) == "my idea"
+
+
+@pytest.mark.parametrize("colour", ["red", "#12345", "url(http://x)", 7, None])
+def test_a_colour_that_is_none_is_not_taken(make_run, colour):
+    make_run(None, **{**OWN, "colour": colour, "label": "two\nlines"})
+    (arm,) = _arms(make_run)
+    assert arm_colours([arm.name])[arm.name] in PALETTE and "\n" not in label(arm.name)

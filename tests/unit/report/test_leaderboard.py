@@ -8,6 +8,8 @@ import pytest
 
 from clearl.cli.main import main
 from clearl.errors import ReportError
+from clearl.records import MetricsWriter
+from clearl.records.schema import METRICS_FILE, summary_row
 from clearl.report import make_leaderboard
 from clearl.report.leaderboard import entries
 
@@ -46,6 +48,14 @@ def test_forward_transfer_needs_separate_runs_and_memory_its_records(two_suites)
     assert rows[0].forward_transfer is None and rows[0].forgetting is not None
     assert rows[0].forgetting.value == pytest.approx(0.0) and rows[0].memory_nbytes is None
     assert rows[0].fps is not None and rows[0].fps.value == 1e4
+
+
+def test_memory_counts_all_that_a_method_holds(make_run):
+    path = make_run("ewc", train_rows=50)
+    with MetricsWriter(path, position=(path / METRICS_FILE).stat().st_size) as writer:
+        writer.write(summary_row({"memory_nbytes": {"replay": 0, "network": 1000, "method": 2000}}))
+    (row,), _ = entries([make_run.root])
+    assert row.memory_nbytes is not None and row.memory_nbytes.value == 3000
 
 
 def test_the_page_is_offline_and_says_how_to_make_it_again(two_suites, tmp_path):
