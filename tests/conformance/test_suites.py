@@ -24,7 +24,7 @@ SHORT = {
     "minigrid": ("MiniGrid-LavaGapS5-v0", "MiniGrid-Dynamic-Obstacles-5x5-v0"),
     "vizdoom": ("defend_the_center", "deadly_corridor"),
 }
-STEPS_TO_AN_END = {"atari": 260, "control": 201, "minigrid": 120, "vizdoom": 160}
+STEPS_TO_AN_END = {"atari": 260, "minigrid": 120, "vizdoom": 160}
 
 
 @pytest.fixture(params=list(SUITES))
