@@ -54,6 +54,7 @@ PACKAGES = (
     Package("ale_py", "ale-py", "suite atari", "atari"),
     Package("envpool", "envpool", "suite minigrid", "minigrid"),
     Package("vizdoom", "vizdoom", "suite vizdoom", "vizdoom"),
+    Package("mujoco", "mujoco", "suite mujoco", "mujoco"),
     Package("deepmind_lab", "deepmind_lab", "suite dmlab", None, DMLAB_REMEDY),
     Package("ray", "ray", "runtime ray", "ray"),
     Package("tensorboard", "tensorboard", "--tensorboard", "tensorboard"),

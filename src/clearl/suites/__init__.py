@@ -44,6 +44,7 @@ SUITES: Registry[SuiteMaker] = Registry(
         "minigrid": "clearl.suites.minigrid:MiniGridSuite",
         "vizdoom": "clearl.suites.vizdoom:VizDoomSuite",
         "dmlab": "clearl.suites.dmlab:DmLabSuite",
+        "mujoco": "clearl.suites.mujoco:MujocoSuite",
     },
     settings={
         "minatar": "clearl.suites.settings:StickyActions",
@@ -51,6 +52,7 @@ SUITES: Registry[SuiteMaker] = Registry(
         "atari": "clearl.suites.settings:AtariSettings",
         "vizdoom": "clearl.suites.settings:ActionRepeat",
         "dmlab": "clearl.suites.settings:DmLabSettings",
+        "mujoco": "clearl.suites.settings:ActionRepeat",
     },
     group="clearl.suites",
 )

@@ -1,0 +1,118 @@
+"""A suite of single Gymnasium environments, whatever makes them: their spaces joined, their steps in one loop."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from clearl.config import RunConfig
+from clearl.spaces import TaskSpec
+from clearl.tasks.actions import MASK_KEY, TaskActions, common_actions, describe_actions
+from clearl.tasks.drawing import draw_record
+from clearl.tasks.loop import LoopEnvs
+from clearl.tasks.observations import ObservationWriter, TaskObservations, common_observation, describe_observations
+from clearl.tasks.success import ANY_STEP
+
+
+class EnvironmentSuite(ABC):
+    """Smaller observations are padded with zeros, smaller action spaces masked. A suite says how a task is made."""
+
+    name: str
+
+    def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
+        self.tasks = tuple(tasks)
+        self._sticky = config.sticky_action_probability or 0.0
+        self._repeat = config.action_repeat or 1
+        self._observations: dict[str, TaskObservations] = {}
+        self._actions: dict[str, TaskActions] = {}
+        masked = False
+        for task in self.tasks:
+            env = self.make_env(task)
+            self._observations[task] = TaskObservations(describe_observations(task, env.observation_space))
+            self._actions[task] = TaskActions(describe_actions(task, env.action_space))
+            masked = masked or _masks_states(env)
+            env.close()
+        action = common_actions(self._actions)
+        mask_size = action.mask_size if masked and action.choices else 0
+        observation = common_observation(self._observations, stack=config.frame_stack or 1, mask_size=mask_size)
+        self.spec = TaskSpec(observation, action, self._repeat)
+
+    @abstractmethod
+    def make_env(self, task: str) -> Any:
+        """A Gymnasium environment of the task."""
+
+    def mask(self, task: str) -> np.ndarray:
+        return self._actions[task].mask(self.spec.action)
+
+    def actions(self, task: str) -> TaskActions:
+        return self._actions[task]
+
+    def observations(self, task: str) -> TaskObservations:
+        return self._observations[task]
+
+    def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> LoopEnvs:
+        observation, action = self.spec.observation, self.spec.action
+        return LoopEnvs(
+            task,
+            [self._one(task) for _ in range(num_envs)],
+            seed=seed,
+            frame_shape=observation.frame_shape,
+            frame_dtype=observation.frame_dtype,
+            write_frame=ObservationWriter(self._observations[task], observation).write,
+            convert_actions=self._actions[task].converter(action),
+            write_mask=self._actions[task].mask_writer(action) if observation.mask_size else None,
+            rebuild=partial(self._one, task),
+        )
+
+    def render(self, task: str, frame: np.ndarray) -> np.ndarray:
+        return draw_record(frame, self._observations[task], self.spec.observation)
+
+    def _one(self, task: str) -> _Controls:
+        from gymnasium.wrappers import StickyAction
+
+        env = self.make_env(task)
+        return _Controls(StickyAction(env, self._sticky) if self._sticky else env, self._repeat)
+
+
+def _masks_states(env: Any) -> bool:
+    """Whether an environment says which actions its states allow."""
+    try:
+        return MASK_KEY in env.reset(seed=0)[1] or hasattr(env.unwrapped, "action_masks")
+    except Exception:  # noqa: BLE001 - what is wrong with it is reported with its place, when it is played
+        return False
+
+
+class _Controls:
+    """Holds each action for some frames; asks for masks as sb3-contrib does, where the info has none."""
+
+    def __init__(self, env: Any, repeat: int) -> None:
+        self._env, self._repeat = env, repeat
+        self._ask_masks = getattr(env.unwrapped, "action_masks", None)
+
+    def reset(self, *, seed: int | None = None) -> tuple[Any, dict[str, Any]]:
+        observation, info = self._env.reset(seed=seed)
+        return observation, self._with_mask(info)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        total, succeeded = 0.0, False
+        for _ in range(self._repeat):
+            observation, reward, terminated, truncated, info = self._env.step(action)
+            total += float(reward)
+            if succeeded:
+                info = {**info, ANY_STEP: True}
+            if terminated or truncated:
+                break
+            succeeded = self._repeat > 1 and bool(info.get(ANY_STEP))
+        return observation, total, terminated, truncated, self._with_mask(info)
+
+    def close(self) -> None:
+        self._env.close()
+
+    def _with_mask(self, info: dict[str, Any]) -> dict[str, Any]:
+        if self._ask_masks is None or MASK_KEY in info:
+            return info
+        return {**info, MASK_KEY: self._ask_masks()}
