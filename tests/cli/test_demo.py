@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from clearl.cli.demo import DemoArgs, arms
 from clearl.cli.main import INTERRUPTED, main
-from clearl.config import from_yaml
+from clearl.config import diff, from_yaml
 
 TINY = ["--fast", "--runtime", "inline", "--frames-per-visit", "1_280", "--quiet"]
 
@@ -29,6 +30,13 @@ def test_demo_trains_both_arms_on_one_sequence_and_says_what_it_saw(tmp_path: Pa
         assert word in shown
     assert summary["headline"].split()[0] in shown.split("forgetting")[-1], "the sentence stands below the table"
     assert (report / "index.html").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_the_arms_differ_by_the_method_alone(fast: bool):
+    clear, baseline = (arms(DemoArgs(fast=fast))[name] for name in ("clear", "sequential"))
+    assert {*diff(clear, baseline)} == {"method"}
+    assert fast or clear.pairs == "both", "visits of two games are short: all that is new is learnt from"
 
 
 def test_ctrl_c_leaves_a_run_that_goes_on_and_a_report(tmp_path: Path):

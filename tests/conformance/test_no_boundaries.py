@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+import clearl.acting.worker
 import clearl.wiring
 from clearl.config import RunConfig
 from clearl.experiment import run
+from clearl.learning.batching import Pairs
 from clearl.methods import make_method
 from clearl.methods.method import Method
+from clearl.records.reader import scan_rows
+from clearl.replay.labels import Label
 from clearl.types import Batch
+from clearl.unroll import FIELD_NAMES, Unroll
 
 TASKS = ("breakout", "breakout@1")
 SMALL: dict[str, Any] = {
     "tasks": TASKS, "runtime": "inline", "slots": 4, "batch_unrolls": 4, "unroll_steps": 5, "frames_per_visit": 100,
     "cycles": 2, "eval_every_frames": 200, "eval_episodes": 1, "eval_max_steps": 20, "replay_store": "ram",
+    "record_every_updates": 2,
 }  # fmt: skip
 
 
@@ -64,6 +72,33 @@ def test_clear_sees_experience_and_nothing_else(monkeypatch: pytest.MonkeyPatch,
     }  # fmt: skip
     assert {field.name for field in dataclasses.fields(Batch)} == names
     assert all(isinstance(tensor, torch.Tensor) for batch in spy.seen for tensor in batch)
+
+
+def test_the_labels_of_stored_unrolls_reach_no_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Bit for bit the same batches, and the same network, whatever the labels in replay say."""
+    (spy,) = run_with_spy(monkeypatch, tmp_path / "honest")
+    names = itertools.cycle(["", "x" * 300, "breakout", "freeway"])
+
+    def nonsense(new: Unroll, tasks: Sequence[str], frames: int) -> list[Label]:
+        return [Label(next(names), 7 * frames + 1, -1e6) for _ in tasks]
+
+    monkeypatch.setattr(clearl.acting.worker, "labels_of", nonsense)
+    (other,) = run_with_spy(monkeypatch, tmp_path / "nonsense")
+    assert len(spy.seen) == len(other.seen) and any(batch.is_replay.any() for batch in spy.seen)
+    for one, two in zip(spy.seen, other.seen, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+    assert {*FIELD_NAMES} == {
+        "frames", "first", "action", "reward", "terminated", "valid", "policy", "value", "mask", "last_action",
+        "last_reward", "core_state",
+    }  # fmt: skip
+    assert {field.name for field in dataclasses.fields(Pairs)} == {"slots", "new", "replay", "version"}
+    composition = [_by_task(tmp_path / name) for name in ("honest", "nonsense")]
+    assert composition[0].keys() <= {*TASKS} and composition[1].keys() > composition[0].keys(), "labels did differ"
+
+
+def _by_task(path: Path) -> dict[str, Any]:
+    rows = scan_rows(path / "metrics.jsonl").rows
+    return [row["replay"]["by_task"] for row in rows if "by_task" in row.get("replay", {})][-1]
 
 
 @pytest.mark.parametrize(("fraction", "replayed"), [(0.0, 0), (0.25, 1), (0.5, 2), (1.0, 4)])

@@ -18,6 +18,7 @@ from clearl.errors import EnvironmentFaultError, WorkerError
 from clearl.experiment import run
 from clearl.records.run_dir import RunDir
 from clearl.records.schema import Row
+from clearl.replay.framing import read_header, record_label
 
 RUNTIMES = ("inline", "local", "ray")
 SLOTS, STEPS, VISIT_FRAMES = 4, 8, 640
@@ -116,6 +117,30 @@ def test_tasks_change_at_the_planned_frame_in_every_slot(finished: Finished) -> 
         freeway = [bool(held[sequence].frames[:, 4:].any()) for sequence in sorted(held)]
         assert freeway == [False] * switch + [True] * switch
         shard.close()
+
+
+def test_unrolls_are_labelled_with_the_task_that_was_played(finished: Finished) -> None:
+    settings, out = finished
+    switch = VISIT_FRAMES // ROUND_FRAMES
+    for shard in shards(out, settings):
+        labels = {}
+        for position in range(shard._reservoir.held):
+            record = shard._store.get(position)
+            header = read_header(record)
+            assert header is not None
+            labels[header.sequence] = record_label(record, header)
+        held = contents(shard)
+        assert [labels[s].task for s in sorted(labels)] == ["breakout"] * switch + ["freeway"] * switch
+        # Workers are granted their rounds one after the other: a frame number is within a round of the slot's own.
+        assert all(abs(label.frames - s * ROUND_FRAMES) <= ROUND_FRAMES for s, label in labels.items())
+        assert all(labels[s].reward_sum == float(held[s].reward.sum()) for s in labels)
+        shard.close()
+    counted = [row["replay"]["by_task"] for row in rows(out, "train") if "by_task" in row["replay"]]
+    assert counted and set(counted[0]) == {"breakout"}
+    if settings.runtime == "inline":
+        assert counted[-1]["breakout"]["unrolls"] == SLOTS * switch == 80
+        assert counted[-1]["freeway"]["unrolls"] == SLOTS * (31 - switch)
+        assert counted[-1]["breakout"]["median_age_frames"] == 31 * ROUND_FRAMES - (switch - 1) * ROUND_FRAMES // 2
 
 
 def test_segments_are_written_at_the_start(finished: Finished) -> None:

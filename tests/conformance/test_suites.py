@@ -25,7 +25,7 @@ SHORT = {
     "vizdoom": ("defend_the_center", "deadly_corridor"),
     "mujoco": ("hopper?direction=backward", "reacher?size=1.5"),
 }
-STEPS_TO_AN_END = {"atari": 260, "minigrid": 120, "vizdoom": 160}
+STEPS_TO_AN_END = {"atari": 260, "control": 201, "minigrid": 120, "vizdoom": 160}
 
 
 @pytest.fixture(params=list(SUITES))

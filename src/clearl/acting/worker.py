@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from clearl.acting.actor import Actor, Episode
 from clearl.errors import EnvironmentFaultError
+from clearl.replay.labels import ByTask, Label, count_by_task
 from clearl.replay.shard import ReplayShard, insert_each
 from clearl.unroll import Payload, Unroll
 
@@ -18,9 +19,11 @@ class Worker:
 
     def __init__(self, actor: Actor, shards: Sequence[ReplayShard], draws: int = 1) -> None:
         self.actor, self.shards, self.draws = actor, list(shards), draws
+        self._played: tuple[Sequence[str], int] = ((), -1)
 
-    def act(self, tasks: Sequence[str], new: Unroll) -> list[Episode]:
-        """The first half of a pair: one unroll for each slot."""
+    def act(self, tasks: Sequence[str], new: Unroll, frames: int = -1) -> list[Episode]:
+        """The first half of a pair: one unroll for each slot; `frames` had been granted before it."""
+        self._played = tasks, frames
         self.actor.assign(tasks)
         return self.actor.fill(new)
 
@@ -41,7 +44,8 @@ class Worker:
 
         The paper inserts first and then draws another; what is drawn is uniform over all unrolls before either way.
         """
-        insert_each(self.shards, new)
+        if self.shards:
+            insert_each(self.shards, new, labels_of(new, *self._played))
 
     def replay_counters(self) -> dict[str, int]:
         """What the shards hold, over all slots."""
@@ -52,8 +56,18 @@ class Worker:
             "quarantined": sum([shard.quarantined for shard in self.shards]),
         }
 
+    def replay_by_task(self) -> ByTask:
+        """What the shards hold of each task, over all slots."""
+        return count_by_task([shard.labels() for shard in self.shards])
+
     def close(self) -> None:
         """Close environments and shards."""
         self.actor.close()
         for shard in self.shards:
             shard.close()
+
+
+def labels_of(new: Unroll, tasks: Sequence[str], frames: int) -> list[Label]:
+    """The labels of the unrolls in `new`, played after `frames` had been granted; [] where the tasks are unknown."""
+    returns = new.reward.sum(axis=1).tolist() if tasks else []
+    return [Label(task, frames, total) for task, total in zip(tasks, returns, strict=True)]

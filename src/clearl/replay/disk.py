@@ -11,6 +11,7 @@ import numpy as np
 
 from clearl.errors import ConfigError, CorruptFileError, StorageError
 from clearl.replay.framing import ShardKey
+from clearl.replay.labels import table_of
 from clearl.replay.reservoir import grown
 from clearl.replay.segments import (
     RECORD,
@@ -102,7 +103,7 @@ class DiskStore:
     def recovered_next_sequence(self) -> int:
         return self._recovered_next_sequence
 
-    def restore(self, sequences: np.ndarray, next_sequence: int) -> None:
+    def restore(self, sequences: np.ndarray, next_sequence: int) -> np.ndarray:
         found = self._read_segments() if self._found is None else self._found
         found = self._discard(found, next_sequence)
         self._found = None
@@ -112,6 +113,9 @@ class DiskStore:
         self._point(positions, found[places])
         self._count = len(positions)
         self._unsynced = set(self._segments)
+        labels = table_of({}, len(sequences))
+        labels[positions] = found["label"][places]
+        return labels
 
     def reclaim(self, below: int) -> None:
         """Replace the segments with the most waste until `waste_share` is kept; a single segment is left alone."""

@@ -22,9 +22,10 @@ from clearl.unroll import Unroll, UnrollLayout
 StoreKind = Literal["ram", "disk"]
 
 _USABLE_SHARE = 0.9  # of what is free: the rest of the machine lives on too
-_RAM_OVERHEAD_NBYTES = 80  # an unroll's place in the index, its bytes object, the allocator's rounding
+_RAM_OVERHEAD_NBYTES = 90  # an unroll's place in the index, its bytes object, the allocator's rounding
 _FRAMING_NBYTES = 24  # the headers of our codec and of zstd around incompressible bytes
-_INDEX_NBYTES = 32  # an unroll's place in the index of the disk store
+_LABEL_NBYTES = 32  # of most tasks; a name can be longer, and adds no more than 77 bytes then
+_INDEX_NBYTES = 42  # an unroll's place in the index of the disk store
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def forecast_bytes(
     """What `capacity_frames` environment frames need; from `sample` unrolls where given."""
     unrolls = max(1, -(-capacity_frames // layout.frames))
     each = cautious_unroll_nbytes(layout) if sample is None else measured_unroll_nbytes(layout, sample)
-    record = each + HEADER_NBYTES
+    record = each + HEADER_NBYTES + _LABEL_NBYTES
     return Forecast(
         unrolls=unrolls,
         unroll_nbytes=each,

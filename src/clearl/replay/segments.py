@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from clearl.errors import CorruptFileError, StorageError
-from clearl.replay.framing import MAGIC, Header, ShardKey, is_whole, read_header
+from clearl.replay.framing import MAGIC, Header, ShardKey, is_whole, read_header, record_label
+from clearl.replay.labels import LABEL, as_row
 from clearl.seeding import unroll_number
 from clearl.storage.files import storage_error, sync_directory
 
@@ -81,9 +82,10 @@ RECORD = np.dtype(
         ("segment", np.uint32),
         ("offset", np.uint32),
         ("length", np.uint32),
+        ("label", LABEL),
     ]
 )
-"""Where a record is: one entry of the tables below."""
+"""Where a record is, and its label: one entry of the tables below."""
 
 
 @dataclass
@@ -115,13 +117,14 @@ def scan_segment(files: FilePool, path: str, segment: int, key: ShardKey) -> Seg
 
 
 def _scan(data: bytes | mmap.mmap, segment: int, key: ShardKey) -> SegmentScan:
-    found: list[tuple[int, int, int, int, int]] = []
+    found: list[tuple[int, int, int, int, int, tuple[int, int, float]]] = []
     offset, size, damaged, torn_from = 0, len(data), 0, None
     while offset < size:
         header = _whole_header(data, offset, key)
         if header is not None:
             if header.slot == key.slot and header.number == unroll_number(key.stream, header.sequence):
-                found.append((header.sequence, header.number, segment, offset, header.length))
+                label = as_row(record_label(data, header, offset))
+                found.append((header.sequence, header.number, segment, offset, header.length, label))
             else:
                 damaged += 1
             offset += header.length

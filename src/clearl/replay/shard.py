@@ -8,8 +8,9 @@ import numpy as np
 
 from clearl.errors import CorruptFileError, StorageError
 from clearl.replay.codec import Codec
-from clearl.replay.framing import HEADER_NBYTES, ShardKey, open_record, pack_record
-from clearl.replay.reservoir import Reservoir
+from clearl.replay.framing import MAX_OVERHEAD_NBYTES, ShardKey, open_record, pack_record
+from clearl.replay.labels import LABEL, UNKNOWN, Label, task_number
+from clearl.replay.reservoir import Reservoir, grown
 from clearl.replay.store import Store
 from clearl.seeding import derive, unroll_number
 from clearl.unroll import Payload, Unroll
@@ -37,8 +38,9 @@ class ReplayShard:
         self._reservoir = Reservoir(self._stream, capacity_unrolls)
         self._store = store
         self._draws = 0
+        self._tasks, self._frames = np.empty(0, np.uint16), np.empty(0, np.int64)  # of the labels, by position
         self._floor_marks = [(0, 0)]
-        store.open(ShardKey(slot, self._stream, capacity_unrolls, HEADER_NBYTES + self.codec.max_nbytes))
+        store.open(ShardKey(slot, self._stream, capacity_unrolls, MAX_OVERHEAD_NBYTES + self.codec.max_nbytes))
         self._takes_up = store.recovered_next_sequence() > 0
 
     @property
@@ -64,7 +66,7 @@ class ReplayShard:
     @property
     def index_nbytes(self) -> int:
         """Bytes of RAM that the index takes, beside the records."""
-        return self._reservoir.nbytes + self._store.index_nbytes
+        return self._reservoir.nbytes + self._store.index_nbytes + self._tasks.nbytes + self._frames.nbytes
 
     @property
     def quarantined(self) -> int:
@@ -88,9 +90,16 @@ class ReplayShard:
         present = self._store.present(self._reservoir.held)
         return np.sort(self._reservoir.sequences[present])
 
-    def insert(self, row: Unroll) -> int:
+    def labels(self) -> np.ndarray:
+        """[held] of `task` and `frames`: the labels of the unrolls that can be sampled, for people."""
+        present = np.flatnonzero(self._store.present(self._reservoir.held))
+        table = np.empty(len(present), [(name, LABEL[name]) for name in ("task", "frames")])
+        table["task"], table["frames"] = self._tasks[present], self._frames[present]
+        return table
+
+    def insert(self, row: Unroll, label: Label = UNKNOWN) -> int:
         """Offer one unroll, its fields without a slot axis; its sequence number. It is written before it counts."""
-        insert_each([self], row[None])
+        insert_each([self], row[None], [label])
         return self.next_sequence - 1
 
     def sample(self) -> Unroll | None:
@@ -107,10 +116,15 @@ class ReplayShard:
             )
         return self._reservoir.place()
 
-    def commit(self, number: int, position: int | None, payload: bytes | None) -> None:
+    def commit(self, number: int, position: int | None, payload: bytes | None, label: Label = UNKNOWN) -> None:
         """Count the next unroll, with the answer that `place` gave; if it stays, `payload` is written first."""
         if position is not None and payload is not None:
-            self._store.put(position, pack_record(self.slot, self.next_sequence, number, payload))
+            self._store.put(position, pack_record(self.slot, self.next_sequence, number, payload, label))
+            if position >= len(self._tasks):
+                self._tasks, self._frames = (
+                    grown(array, position + 1, self._reservoir.capacity) for array in (self._tasks, self._frames)
+                )
+            self._tasks[position], self._frames[position] = task_number(label.task), label.frames
         self._reservoir.commit(number, position)
         self._draws = 0
 
@@ -134,7 +148,8 @@ class ReplayShard:
         if next_sequence < 0:
             raise CorruptFileError(f"a replay shard cannot go back to sequence {next_sequence}")
         self._reservoir = self._reservoir_at(next_sequence)
-        self._store.restore(self._reservoir.sequences, next_sequence)
+        labels = self._store.restore(self._reservoir.sequences, next_sequence)
+        self._tasks, self._frames = labels["task"].copy(), labels["frames"].copy()
         self._draws = 0
         self._floor_marks = [(0, 0), (next_sequence, self._reservoir.threshold)]
         self._takes_up = False
@@ -191,12 +206,13 @@ class ReplayShard:
         return unroll_number(stream, self._draws) * bound >> 64
 
 
-def insert_each(shards: Sequence[ReplayShard], rows: Unroll) -> None:
+def insert_each(shards: Sequence[ReplayShard], rows: Unroll, labels: Sequence[Label] = ()) -> None:
     """Offer each shard its unroll of `rows`; see `ReplayShard.insert`."""
     if not shards:
         return
+    labels = labels or [UNKNOWN] * len(shards)
     places = [shard.place() for shard in shards]
     staying = [index for index, (_, position) in enumerate(places) if position is not None]
     payloads = iter(shards[0].codec.encode_each(rows, staying))
-    for shard, (number, position) in zip(shards, places, strict=True):
-        shard.commit(number, position, None if position is None else next(payloads))
+    for shard, (number, position), label in zip(shards, places, labels, strict=True):
+        shard.commit(number, position, None if position is None else next(payloads), label)

@@ -9,7 +9,8 @@ import numpy as np
 
 from clearl.replay.disk import DiskStore
 from clearl.replay.forecast import StoreKind, choose_store
-from clearl.replay.framing import ShardKey, read_header
+from clearl.replay.framing import ShardKey, read_header, record_label
+from clearl.replay.labels import table_of
 
 __all__ = ["DiskStore", "RamStore", "Store", "choose_store", "open_store"]
 
@@ -45,8 +46,11 @@ class Store(Protocol):
         """One more than the last sequence number that `open` found; 0 if it found none."""
         ...
 
-    def restore(self, sequences: np.ndarray, next_sequence: int) -> None:
-        """Hold exactly `sequences` [held], by position, as far as they are there; drop all from `next_sequence` on."""
+    def restore(self, sequences: np.ndarray, next_sequence: int) -> np.ndarray:
+        """Hold exactly `sequences` [held], by position, as far as they are there; drop all from `next_sequence` on.
+
+        Gives their labels, [held] of `LABEL`.
+        """
         ...
 
     def reclaim(self, below: int) -> None:
@@ -130,12 +134,15 @@ class RamStore:
     def recovered_next_sequence(self) -> int:
         return 0
 
-    def restore(self, sequences: np.ndarray, next_sequence: int) -> None:
+    def restore(self, sequences: np.ndarray, next_sequence: int) -> np.ndarray:
         headers = ((read_header(record), record) for record in self._records if record is not None)
-        known = {header.sequence: record for header, record in headers if header is not None}
-        self._records = [known.get(sequence) for sequence in sequences.tolist()]
+        known = {header.sequence: (header, record) for header, record in headers if header is not None}
+        held = [known.get(sequence) for sequence in sequences.tolist()]
+        self._records = [None if each is None else each[1] for each in held]
         left = [len(record) for record in self._records if record is not None]
         self._count, self._nbytes = len(left), sum(left)
+        labels = {place: record_label(each[1], each[0]) for place, each in enumerate(held) if each is not None}
+        return table_of(labels, len(held))
 
     def reclaim(self, below: int) -> None:
         """Space is reclaimed when a record is replaced."""

@@ -32,6 +32,7 @@ ARMS: dict[str, dict[str, Any]] = {
     "online-ewc": {"method": "online-ewc"},
     "progress-compress": {"method": "progress-compress"},
     "progress-compress+clear": {"method": "progress-compress+clear", "replay_fraction": 0.25},
+    "clear-both": {"method": "clear", "pairs": "both"},
     "l2-init+clear": {"method": "l2-init+clear", "replay_fraction": 0.5},
 }
 """What sets each arm apart; the names are those of the report."""
@@ -48,8 +49,8 @@ class Experiment:
     """The arms that the experiment turns on; at laptop scale these are also run on two real games."""
     probe: bool = False
     suite: Literal["dmlab", "atari"] = "dmlab"
-    streams: bool = False
-    """Whether it is run on `STREAMS`, which the paper speaks of and does not have."""
+    beyond: bool = False
+    """Whether it is run on sequences of its own, `BEYOND`, which the paper does not have."""
 
 
 EXPERIMENTS = {
@@ -96,7 +97,14 @@ EXPERIMENTS = {
         "no boundaries: random switches, tasks that fade into each other, a parameter that drifts",
         ("simultaneous", "sequential", "clear", "l2-init+clear"),
         (),
-        streams=True,
+        beyond=True,
+    ),
+    "control": Experiment(
+        "none",
+        "CLEAR with continuous actions: Pendulum under three control schemes",
+        ("simultaneous", "sequential", "clear", "clear-both"),
+        (),
+        beyond=True,
     ),
 }
 
@@ -213,6 +221,12 @@ STREAMS = {
     ],
 }  # fmt: skip
 
+CONTROL = {
+    "smoke": [TaskSequence("control-schemes", "control-schemes", 1, {**_ONE_CORE, **_TINY, "cycles": 2})],
+    "laptop": [TaskSequence("control-schemes", "control-schemes", 5, _ONE_CORE)],
+}
+BEYOND = {"streams": STREAMS, "control": CONTROL}
+
 
 @dataclass(frozen=True)
 class PlannedRun:
@@ -259,7 +273,7 @@ def planned_runs(name: str, scale: Scale, seeds: int | None = None) -> list[Plan
         raise UnknownNameError("experiment", name, EXPERIMENTS)
     experiment = EXPERIMENTS[name]
     runs = []
-    for sequence, arms in _sequences(experiment, scale):
+    for sequence, arms in _sequences(name, scale):
         for seed in range(sequence.seeds if seeds is None else seeds):
             runs += [run for arm in arms for run in _arm_runs(experiment, sequence, arm, seed)]
     return runs
@@ -267,14 +281,15 @@ def planned_runs(name: str, scale: Scale, seeds: int | None = None) -> list[Plan
 
 def guesses(name: str, scale: Scale) -> list[str]:
     """What the sequences of an experiment take for settings that the paper leaves open."""
-    return [guess for sequence, _ in _sequences(EXPERIMENTS[name], scale) for guess in sequence.guessed]
+    return [guess for sequence, _ in _sequences(name, scale) for guess in sequence.guessed]
 
 
-def _sequences(experiment: Experiment, scale: Scale) -> list[tuple[TaskSequence, Sequence[str]]]:
-    if experiment.streams:
+def _sequences(name: str, scale: Scale) -> list[tuple[TaskSequence, Sequence[str]]]:
+    experiment = EXPERIMENTS[name]
+    if experiment.beyond:
         if scale == "paper":
-            raise ConfigError("streams is no experiment of the paper: it has the scales smoke and laptop")
-        return [(sequence, experiment.arms) for sequence in STREAMS[scale]]
+            raise ConfigError(f"{name} is no experiment of the paper: it has the scales smoke and laptop")
+        return [(sequence, experiment.arms) for sequence in BEYOND[name][scale]]
     if scale == "paper":
         arms = [arm for arm in experiment.arms if arm != "progress-compress+clear"]
         return [(PAPER[experiment.suite], arms)]

@@ -14,6 +14,7 @@ from clearl.runtimes.runtime import RunContext, RunSpec
 from clearl.runtimes.state import RunState
 from clearl.runtimes.supervision import REBUILT, FaultBudget, RestartPolicy
 from clearl.storage.checkpoints import Saved, fitting
+from clearl.tasks.schedule import Grant
 from clearl.tasks.vectors import allow_env_threads
 
 
@@ -46,6 +47,7 @@ class _InlineRun:
         self.state = RunState(context)
         self.budget = FaultBudget.of(context.config)
         self.faults = RestartPolicy(self.budget)
+        context.recorder.replay_by_task = lambda: [self.worker.replay_by_task()]
 
     def loop(self) -> None:
         context, round_frames = self.context, len(self.slots) * self.context.factory.layout.frames
@@ -56,7 +58,7 @@ class _InlineRun:
             grant = None if context.stop else context.cursor.grant(round_frames)
             if grant is None:
                 return self._end()
-            self._round(grant.segment, grant.tasks)
+            self._round(grant)
             if self.state.checkpoint_due:
                 self._checkpoint()
 
@@ -82,9 +84,9 @@ class _InlineRun:
         self.worker.close()
         self.evaluator.close()
 
-    def _round(self, segment: int, tasks: tuple[str, ...]) -> None:
-        context, version = self.context, self.context.learner.updates
-        self.state.ended(segment, sum_episodes(self.worker.act(tasks, self.new)))
+    def _round(self, grant: Grant) -> None:
+        context, version, tasks = self.context, self.context.learner.updates, grant.tasks
+        self.state.ended(grant.segment, sum_episodes(self.worker.act(tasks, self.new, grant.start_frames)))
         self._mended("actor", self.worker.take_faults())
         replay = self.worker.replay_counters()
         full = context.intake.take(Pairs(self.slots, self.new, self.worker.recall(), version))

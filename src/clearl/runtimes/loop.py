@@ -80,6 +80,7 @@ class LearnerLoop:
         else:
             sequences = [int(sequence) for sequence in self.state.restore(saved)["shards"]]
         context.recorder.processes = self._processes
+        context.recorder.replay_by_task = lambda: [worker.by_task for worker in self.workers]
         self.flat = FlatWeights(context.learner.network)
         self.weight_store = backend.weight_store(self.flat.size)
         self._publish_weights(self.weight_store)

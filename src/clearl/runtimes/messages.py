@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from clearl.errors import EnvironmentFaultError
@@ -41,6 +41,10 @@ class Setup:
     """Whether what a shard holds beyond `sequences` counts: yes after the whole run died, no after a worker did."""
     tasks: tuple[str, ...] = ()
     """What an evaluator evaluates."""
+    played: tuple[str, ...] = ()
+    """The task of each slot in the round that was reported last: the labels of its unrolls."""
+    played_frames: int = -1
+    """Frames that had been granted before that round."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,10 @@ class Produce:
 
     tasks: tuple[str, ...]
     """One for each of the worker's slots."""
+    frames: int = -1
+    """Frames that had been granted before this round."""
+    by_task: bool = False
+    """Whether the report says what the shards hold of each task."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +111,8 @@ class Produced:
     """Where the time went since the last report."""
     faults: tuple[tuple[str, ...], ...] = ()
     """Faults that environments made good by themselves: the problem in one line, the traceback."""
+    by_task: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """See `clearl.replay.labels.ByTask`; empty unless it was asked for."""
 
 
 @dataclass(frozen=True)

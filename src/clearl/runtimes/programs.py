@@ -13,11 +13,12 @@ import numpy as np
 import torch
 
 from clearl.acting.actor import sum_episodes
-from clearl.acting.worker import Worker
+from clearl.acting.worker import Worker, labels_of
 from clearl.errors import EnvironmentFaultError
 from clearl.nets.heads import Head
 from clearl.nets.network import PolicyNetwork, StepInput, StepOutput
 from clearl.registry import load_entry
+from clearl.replay.labels import UNKNOWN
 from clearl.runtimes.backend import Connection, Endpoints, MessageSink, PairWriter
 from clearl.runtimes.messages import (
     Alive,
@@ -241,14 +242,15 @@ class WorkerProgram:
             version, _ = self.weights.read()
         with self.watch("copying"):
             pairs.sequences[:] = 0
-            episodes = worker.act(message.tasks, pairs.new)
+            episodes = worker.act(message.tasks, pairs.new, message.frames)
         with self.watch("codec"):
             pairs.put_replay(worker.recall())
+            by_task = worker.replay_by_task() if message.by_task else {}
         self.ready = Ready(tuple(sequence + 1 for sequence in self.ready.sequences), 0)
         pairs.sequences[:] = self.ready.sequences
         ended, sequences = sum_episodes(episodes), self.ready.sequences
         faults = describe_faults(worker.take_faults())
-        return Produced(version, ended, sequences, worker.replay_counters(), self.watch.take(), faults)
+        return Produced(version, ended, sequences, worker.replay_counters(), self.watch.take(), faults, by_task)
 
 
 def _restore(worker: Worker, setup: Setup, pairs: PairWriter) -> tuple[int, ...]:
@@ -260,7 +262,8 @@ def _restore(worker: Worker, setup: Setup, pairs: PairWriter) -> tuple[int, ...]
         there = shard.recovered_next_sequence()
         if there < sequence == pairs.sequences[index]:  # reported, but perhaps not inserted any more
             shard.restore(sequence - 1)
-            shard.insert(pairs.new[index])
+            labels = labels_of(pairs.new, setup.played, setup.played_frames)
+            shard.insert(pairs.new[index], labels[index] if labels else UNKNOWN)
         else:
             shard.restore(max(sequence, there) if setup.keep_unrolls_after_checkpoint else sequence)
         reached.append(shard.next_sequence)

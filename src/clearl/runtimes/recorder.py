@@ -15,6 +15,7 @@ from clearl.acting.evaluator import Evaluation
 from clearl.learning.learner import Learner, UpdateStats
 from clearl.records.schema import Row, eval_row, fault_row, restart_row, resume_row, segment_row, train_row
 from clearl.records.writer import MetricsWriter
+from clearl.replay.labels import ByTask, merged_by_task
 from clearl.tasks.plan import Plan, Segment
 
 RowListener = Callable[[Row], None]
@@ -45,6 +46,8 @@ class Recorder:
         self._seconds: Seconds = {}
         self.processes: Callable[[], tuple[Seconds, Health]] | None = None
         """The seconds that each process has spent so far, and how each is; None where there is one process."""
+        self.replay_by_task: Callable[[], Sequence[ByTask]] = lambda: ()
+        """What each worker's shards hold of each task."""
 
     @property
     def wall_s(self) -> float:
@@ -100,7 +103,8 @@ class Recorder:
         """
         self._losses.append(stats)
         self._lags.append(lag)
-        if learner.updates % (thinned(self._every, learner.updates) if self._thins else self._every):
+        rows, left = divmod(learner.updates, thinned(self._every, learner.updates) if self._thins else self._every)
+        if left:
             return
         now = time.monotonic()
         then, frames = self._marked
@@ -117,6 +121,9 @@ class Recorder:
         }
         if diagnosed := [s.diagnostics for s in self._losses if s.diagnostics is not None]:
             extra["diagnostics"] = diagnosed[-1]
+        # Now and then: it looks at the index of the whole buffer.
+        if rows % _ROWS_TO_COUNT == 1 and (counted := [*filter(None, self.replay_by_task())]):
+            replay = {**replay, "by_task": merged_by_task(counted, learner.frames)}
         self.emit(
             train_row(
                 tasks=tuple(dict.fromkeys(tasks)), frames=learner.frames, updates=learner.updates,
@@ -176,6 +183,7 @@ class Recorder:
 
 
 _ROWS_BEFORE_THINNING = 10_000
+_ROWS_TO_COUNT = 10
 
 
 def thinned(every: int, updates: int) -> int:

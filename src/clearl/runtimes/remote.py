@@ -9,6 +9,7 @@ from typing import Any
 from clearl.acting.evaluator import Evaluation
 from clearl.config import to_yaml
 from clearl.learning.batching import Pairs
+from clearl.replay.labels import ByTask
 from clearl.runtimes.backend import RemoteProcess, WeightStore
 from clearl.runtimes.messages import (
     Alive,
@@ -30,6 +31,8 @@ from clearl.runtimes.runtime import RunContext
 from clearl.runtimes.supervision import Supervisor, SupervisorContext
 from clearl.tasks.schedule import Grant
 
+_GRANTS_TO_COUNT = 64
+"""Rounds of a worker between two counts of its unrolls by task: each looks at the index of all its shards."""
 WORKER_PROGRAM = "clearl.runtimes.programs:WorkerProgram"
 EVALUATOR_PROGRAM = "clearl.runtimes.programs:EvaluatorProgram"
 
@@ -75,6 +78,10 @@ class RemoteWorker:
         self.turn = 0
         self.report: Produced | None = None
         self.replay: dict[str, int] = {}
+        self.by_task: ByTask = {}
+        self._played: Grant | None = None
+        """The grant that was reported last."""
+        self._grants = 0
         self.seconds: dict[str, float] = {}
         self.synced = True
         self._keep_unrolls_after_checkpoint = supervision.backend.keep_unrolls_after_checkpoint
@@ -88,7 +95,8 @@ class RemoteWorker:
             elif isinstance(message, Produced):
                 self.supervisor.done()
                 self.supervisor.mended(message.faults)
-                self.report, self.replay = message, message.replay
+                self.report, self.replay, self._played = message, message.replay, self.grant
+                self.by_task = message.by_task or self.by_task
                 add_seconds(self.seconds, message.seconds)
             elif isinstance(message, Synced):
                 self.supervisor.done(progress=False)
@@ -98,6 +106,7 @@ class RemoteWorker:
         """Leave to produce one unroll in each slot; `turn` counts the grants of the run."""
         assert self.grant is None
         self.grant, self.turn, self.supervisor.wanted = grant, turn, True
+        self._grants += 1
         self._send_grant()
 
     @property
@@ -137,16 +146,23 @@ class RemoteWorker:
 
     def _send_grant(self) -> None:
         if self.supervisor.ready and self.grant is not None:
-            tasks = tuple(self.grant.tasks[slot] for slot in self.slots)
+            tasks = self._tasks(self.grant)
             self.supervisor.tasks = tuple(dict.fromkeys(tasks))
-            self.supervisor.send(Produce(tasks))
+            by_task = self._grants % _GRANTS_TO_COUNT == 2  # soon, but not before there is anything
+            self.supervisor.send(Produce(tasks, self.grant.start_frames, by_task))
+
+    def _tasks(self, grant: Grant) -> tuple[str, ...]:
+        return tuple(grant.tasks[slot] for slot in self.slots)
 
     def _begin_process(self, child: RemoteProcess, starts: int) -> None:
         sequences = self.sequences if self.report is None else self.report.sequences
+        played = self._played
         setup = _setup(
             self._context, self.supervisor.name, WORKER_PROGRAM, incarnation=sequences[0] + starts,
             slots=tuple(self.slots), sequences=sequences,
             keep_unrolls_after_checkpoint=self._keep_unrolls_after_checkpoint,
+            played=() if played is None else self._tasks(played),
+            played_frames=-1 if played is None else played.start_frames,
         )  # fmt: skip
         child.begin(setup, [self._pairs, self._weight_store])
 

@@ -40,6 +40,7 @@ SUITES: Registry[SuiteMaker] = Registry(
     {
         "minatar": "clearl.suites.minatar:MinAtarSuite",
         "gym": "clearl.suites.gymnasium:GymnasiumSuite",
+        "control": "clearl.suites.control:ControlSuite",
         "atari": "clearl.suites.atari:AtariSuite",
         "minigrid": "clearl.suites.minigrid:MiniGridSuite",
         "vizdoom": "clearl.suites.vizdoom:VizDoomSuite",

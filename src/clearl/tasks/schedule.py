@@ -18,6 +18,8 @@ class Grant:
     segment: int
     tasks: tuple[str, ...]
     """The task of every slot of the run, not only of those that ask."""
+    start_frames: int = 0
+    """Frames that had been granted before."""
 
 
 class PlanCursor:
@@ -44,7 +46,7 @@ class PlanCursor:
             return None
         tasks = tuple(assign_tasks(self.plan.segment(self.segment), self.num_slots, self._share()))
         self.granted_frames += frames
-        return Grant(self.segment, tasks)
+        return Grant(self.segment, tasks, self.granted_frames - frames)
 
     def take_back(self, frames: int) -> None:
         """A round of `frames` was granted and will not come: grant it again, in its own segment where frames count."""

@@ -27,12 +27,15 @@ def check_suite(name: str, tasks: Sequence[str] = (), *, steps_to_an_end: int = 
 def spec_and_masks_describe_the_tasks(suite: Suite, steps_to_an_end: int = STEPS) -> None:
     maker = SUITES.get(suite.name)
     assert {*maker.default_tasks} <= {*maker.known_tasks}, "default tasks are among the known ones"
-    assert suite.spec.observation.frame_dtype in ("uint8", "bool", "float32")
-    assert len(suite.spec.observation.frame_shape) in (1, 3), "observations are vectors or images"
+    for name, part in suite.spec.observation.parts.items():
+        assert part.dtype in ("uint8", "bool", "float32"), f"dtype of part {name!r}"
+        assert len(part.shape) in (1, 3), f"part {name!r} is neither a vector nor an image"
+    action = suite.spec.action
     for task in suite.tasks:
         mask = suite.mask(task)
-        assert mask.shape == (suite.spec.action.choices[0],) and mask.dtype == bool, f"mask of {task}"
-        assert mask.sum() >= 2, f"{task} leaves nothing to choose"
+        assert mask.shape == (action.mask_size,) and mask.dtype == bool, f"mask of {task}"
+        options, reals = mask[: sum(action.choices)], mask[sum(action.choices) :]
+        assert options.sum() >= 2 or reals.any(), f"{task} leaves nothing to choose"
 
 
 def leaves_the_stack_to_the_network(suite: Suite, steps_to_an_end: int = STEPS) -> None:
@@ -137,9 +140,12 @@ SUITE_CHECKS: tuple[Callable[[Suite, int], None], ...] = (
 
 
 def random_actions(suite: Suite, task: str, steps: int, seed: int = 0) -> np.ndarray:
-    """Actions [steps, NUM_ENVS] that the task has."""
-    allowed = np.flatnonzero(suite.mask(task))
-    return generator(seed, "actions").choice(allowed, (steps, NUM_ENVS))
+    """Actions [steps, NUM_ENVS, ...] that the task has: of one choice, or real numbers before squashing."""
+    action, mask, rng = suite.spec.action, suite.mask(task), generator(seed, "actions")
+    if action.is_discrete:
+        return rng.choice(np.flatnonzero(mask), (steps, NUM_ENVS))
+    assert not action.choices, "these checks play single choices or real numbers"
+    return np.where(mask, rng.standard_normal((steps, NUM_ENVS, action.reals), np.float32), np.float32(0))
 
 
 def play(envs: Envs, actions: np.ndarray) -> list[EnvStep]:

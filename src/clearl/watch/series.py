@@ -83,6 +83,7 @@ class RunSeries:
     _segments: dict[int, Row] = field(default_factory=dict)
     _events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_MOST_EVENTS))
     _last_train: Row = field(default_factory=dict)
+    _by_task: dict[str, Any] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=lambda: {"fault": 0, "restart": 0, "resume": 0})
 
     def update(self, row: Row) -> None:
@@ -117,6 +118,7 @@ class RunSeries:
         self.frames, self.updates = max(self.frames, frames), int(row["updates"])
         self.training = [str(task) for task in row["tasks"]]
         self._last_train = row
+        self._by_task = _mapping(_mapping(row.get("replay")).get("by_task")) or self._by_task  # not in every row
         self._train.add(frames, dict(_plotted(row)))
 
     def to_json(self) -> dict[str, Any]:
@@ -131,7 +133,8 @@ class RunSeries:
             "switches": [{"segment": index, "returns": self._switches[index]} for index in sorted(self._switches)],
             "train": self._train.to_json(),
             "episodes": last.get("episodes", {}), "shares": last.get("shares", {}),
-            "replay": last.get("replay", {}), "health": last.get("health", {}), "seconds": last.get("seconds", {}),
+            "replay": {"by_task": self._by_task, **_mapping(last.get("replay"))},
+            "health": last.get("health", {}), "seconds": last.get("seconds", {}),
             "events": list(self._events), "counts": self._counts,
         }  # fmt: skip
 

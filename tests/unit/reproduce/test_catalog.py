@@ -73,8 +73,7 @@ def test_an_arm_that_two_experiments_share_is_one_run() -> None:
 
 
 def test_streams_have_no_boundaries_and_the_same_frames_for_every_arm() -> None:
-    assert set(EXPERIMENTS) == {*PAPERS_ARMS, "streams"}
-    with pytest.raises(ConfigError, match="no experiment of the paper"):
+    with pytest.raises(ConfigError, match="streams is no experiment of the paper"):
         planned_runs("streams", "paper")
     runs = planned_runs("streams", "laptop")
     assert {run.config.seed for run in runs} == set(range(5))
@@ -86,6 +85,17 @@ def test_streams_have_no_boundaries_and_the_same_frames_for_every_arm() -> None:
         assert plan.has_boundaries == (sequence == "schemes-random")
         with pytest.raises(ConfigError, match="has to be told where a task ends"):
             planned(replace(arms["clear"], method="ewc", protocol="overlap"))
+
+
+def test_control_has_five_seeds_of_continuous_actions_with_the_same_frames_for_every_arm() -> None:
+    assert set(EXPERIMENTS) == {*PAPERS_ARMS, "streams", "control"}
+    with pytest.raises(ConfigError, match="control is no experiment of the paper"):
+        planned_runs("control", "paper")
+    runs = planned_runs("control", "laptop")
+    assert {run.config.seed for run in runs} == set(range(5)) and {run.config.suite for run in runs} == {"control"}
+    assert {run.arm for run in runs} == {"simultaneous", "sequential", "clear", "clear-both"}
+    assert len({run_frames(run.config) for run in runs}) == 1
+    assert {run.config.pairs for run in runs if run.arm == "clear-both"} == {"both"}
 
 
 @pytest.mark.parametrize("name", PAPERS_ARMS)

@@ -31,7 +31,7 @@ class Shard:
     def restore(self, next_sequence: int) -> None:
         self.next_sequence = next_sequence
 
-    def insert(self, row: Any) -> None:
+    def insert(self, row: Any, label: Any = None) -> None:
         self.inserted.append(float(row.reward[0]))
         self.next_sequence += 1
 
@@ -49,7 +49,7 @@ class Worker:
     def __init__(self) -> None:
         self.shards = [Shard(), Shard()]
 
-    def act(self, tasks: Any, new: Any) -> list[Any]:
+    def act(self, tasks: Any, new: Any, frames: int) -> list[Any]:
         new.reward[:] = len(tasks)
         return [Episode("t", 2.0, 3)]
 
@@ -150,7 +150,7 @@ def test_a_round_is_told_before_it_is_inserted_and_until_then_can_be_found_by_an
 ) -> None:
     program, worker, endpoints = make(keep_unrolls_after_checkpoint=False)
     endpoints.sequences[:], meanwhile = (5, 9), list[list[int]]()
-    monkeypatch.setattr(worker, "act", lambda tasks, new: meanwhile.append(endpoints.sequences.tolist()) or [])
+    monkeypatch.setattr(worker, "act", lambda tasks, new, frames: meanwhile.append(endpoints.sequences.tolist()) or [])
     telling = program.handle(Produce(("a", "b")))
     answer = next(telling)
     assert meanwhile == [[0, 0]], "what is being overwritten must not be taken for what was told"

@@ -70,3 +70,11 @@ def test_evaluations_switches_segments_events_and_the_last_state() -> None:
     assert drawn["counts"] == {"fault": 1, "restart": 0, "resume": 1}
     assert drawn["events"][0]["problem"] == "gone <b>"
     assert (drawn["frames"], drawn["health"]) == (600, {"worker-0": {"state": "running"}})
+
+
+def test_what_replay_holds_of_each_task_is_shown_until_a_row_says_otherwise() -> None:
+    series = RunSeries()
+    held = {"breakout": {"unrolls": 3, "median_age_frames": 10}}
+    series.update({**a_train_row(1), "replay": {"held": 3, "by_task": held}})
+    series.update({**a_train_row(2), "replay": {"held": 4}})
+    assert series.to_json()["replay"] == {"held": 4, "by_task": held}
