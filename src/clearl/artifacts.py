@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import save
 
 from clearl.acting.agent import Agent, Origin, agent_tasks, tasks_from_json, tasks_to_json
 from clearl.config import RunConfig, from_yaml, parse_yaml, to_yaml
@@ -26,6 +25,7 @@ from clearl.sharing.hub import PREFIX, download
 from clearl.spaces import spec_from_json, spec_to_json
 from clearl.storage.checkpoints import fitting
 from clearl.storage.files import read_plain, write_atomically
+from clearl.storage.switch_weights import SwitchWeights, finite_tensors
 from clearl.suites import make_suite
 from clearl.tasks.suite import Suite
 from clearl.wiring import stored_network
@@ -67,6 +67,16 @@ class Trained:
                 raise UnknownNameError("task of this run", task, suite.tasks)
         evaluated = tuple(task for task in _evaluated_tasks(run_dir) if task in suite.tasks)
         return cls(config, suite, load_from_run(path), tuple(tasks) or evaluated or suite.tasks)
+
+
+def at_segment_end(trained: Trained, path: Path, segment: int) -> Trained:
+    """The same run with the weights that a segment of it ended with."""
+    network, agent = copy.deepcopy(trained.agent.network), trained.agent
+    kept = SwitchWeights(path)
+    with fitting(kept.path):
+        as_module(network).load_state_dict(kept.load(segment))
+    then = Agent(network, agent.spec, reward_clip=agent.reward_clip, seed=trained.config.seed, tasks=agent.tasks)
+    return replace(trained, agent=then)
 
 
 def parts_of(path: Path, tasks: Sequence[str] = ()) -> dict[Path, tuple[str, ...]]:
@@ -164,19 +174,6 @@ def _load_exported(path: Path, trust: bool) -> Agent:
     spec = spec_from_json(about.get("spec"), str(path / EXPORT_FILE))
     network = stored_network(config, spec, source=str(path), trust=trust)
     with fitting(path):
-        tensors = _loaded(path, weights)
-        as_module(network).load_state_dict(tensors)
+        as_module(network).load_state_dict(finite_tensors(weights, path / WEIGHTS_FILE))
     tasks = tasks_from_json(about.get("tasks"), spec, str(path / EXPORT_FILE))
     return Agent(network, spec, reward_clip=config.reward_clip, seed=config.seed, tasks=tasks)
-
-
-def _loaded(path: Path, weights: bytes) -> dict[str, torch.Tensor]:
-    """The tensors of an exported agent; `CorruptFileError` where they are none, or not finite."""
-    try:
-        tensors = load(weights)
-    except SafetensorError as error:
-        raise CorruptFileError(f"{path / WEIGHTS_FILE} holds no weights: {error}; export the agent again") from None
-    for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-            raise CorruptFileError(f"{path / WEIGHTS_FILE}: {name} holds NaN or infinity; export the agent again")
-    return tensors

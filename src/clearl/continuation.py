@@ -24,6 +24,7 @@ from clearl.records.run_dir import RunDir, claimed_directory, holds_run, refuse_
 from clearl.records.schema import METRICS_FILE
 from clearl.spaces import spec_from_json
 from clearl.storage.checkpoints import CheckpointStore, Saved
+from clearl.storage.switch_weights import SWITCHES_DIR
 from clearl.suites import make_suite
 from clearl.tasks.plan import Plan, Segment, plan_from_json
 from clearl.wiring import ReplaySize, RunFactory, method_plans
@@ -283,6 +284,8 @@ def _copy(source: RunDir, target: Path, saved: Saved) -> int:
         os.fsync(copy.fileno())
     (target / "checkpoints").mkdir()
     shutil.copytree(saved.path, target / "checkpoints" / saved.path.name)
+    if (source.path / SWITCHES_DIR).is_dir():
+        shutil.copytree(source.path / SWITCHES_DIR, target / SWITCHES_DIR)
     copied = _copy_replay(source.replay_path, target / "replay")
     RunDir.begin(target, config_text=source.config_text, meta=source.meta)
     return copied

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice, repeat
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +12,14 @@ import torch
 
 from clearl.acting.evaluator import Evaluation, Evaluator
 from clearl.acting.stepper import Stepper
-from clearl.artifacts import Trained, parts_of
-from clearl.errors import MissingExtraError
+from clearl.artifacts import Trained, at_segment_end, parts_of
+from clearl.errors import ConfigError, MissingExtraError
+from clearl.records.schema import Row
+from clearl.records.table import MetricsTable
 from clearl.runtimes.host import cores
 from clearl.seeding import derive, generator
+from clearl.storage.switch_weights import SwitchWeights
+from clearl.tasks.drawing import side_by_side, with_caption
 from clearl.tasks.vectors import allow_env_threads
 
 FRAMES_PER_SECOND = 15
@@ -47,19 +53,74 @@ def evaluate(
         evaluator.close()
 
 
+@dataclass(frozen=True)
+class Film:
+    """Captioned pictures of whole episodes, and the score of each episode."""
+
+    pictures: list[np.ndarray]
+    scores: list[float]
+
+    @property
+    def mean_score(self) -> float:
+        return float(np.mean(self.scores))
+
+
 def record_video(trained: Trained, file: Path, *, episodes: int, max_steps: int) -> float:
     """Play the first of the tasks and write the pictures as .gif or .mp4; return the mean score of the episodes."""
-    scores: list[float] = []
-    pictures = list(_play(trained, trained.tasks[0], episodes, max_steps, scores))
-    file.parent.mkdir(parents=True, exist_ok=True)
-    if file.suffix == ".mp4":
-        _write_mp4(file, pictures)
-    else:
-        _write_gif(file, pictures)
-    return float(np.mean(scores))
+    film = _film(trained, (), episodes, max_steps)
+    _write(file, film.pictures)
+    return film.mean_score
 
 
-def _play(trained: Trained, task: str, episodes: int, max_steps: int, scores: list[float]) -> Iterator[np.ndarray]:
+def record_switch(
+    path: Path, trained: Trained, switch: int, file: Path, *, episodes: int, max_steps: int
+) -> tuple[float, float]:
+    """Film a task with the weights of a switch, and beside it with those that the next segment ended with.
+
+    Switch 1 is the first. Both play the first of the tasks from the same seed. Returns the mean scores.
+    """
+    segments, kept = _segments(path), SwitchWeights(path).segments()
+    if switch - 1 not in kept or switch not in segments:
+        known = ", ".join(str(segment + 1) for segment in kept if segment + 1 in segments)
+        remedy = f"it holds those of: {known}" if known else "a run keeps them with --keep-switch-weights"
+        raise ConfigError(f"{path} holds no weights of switch {switch}; {remedy}")
+    next_tasks = " and ".join(segments[switch]["tasks"])
+    after = at_segment_end(trained, path, switch) if switch in kept else trained
+    films = [
+        _film(at_segment_end(trained, path, switch - 1), (f"before {next_tasks}",), episodes, max_steps),
+        _film(after, (f"after {next_tasks}",), episodes, max_steps),
+    ]
+    # The shorter film stands still at its end.
+    lasting = [chain(film.pictures, repeat(film.pictures[-1])) for film in films]
+    longest = max(len(film.pictures) for film in films)
+    _write(file, [side_by_side(*pair) for pair in islice(zip(*lasting, strict=True), longest)])
+    return films[0].mean_score, films[1].mean_score
+
+
+def switch_task(path: Path, switch: int) -> str | None:
+    """The first task of the segment that a switch ended; None where the run has no such segment."""
+    ended = _segments(path).get(switch - 1)
+    return None if ended is None else str(ended["tasks"][0])
+
+
+def _segments(path: Path) -> dict[int, Row]:
+    return {row["index"]: row for row in MetricsTable.read(path).where(kind="segment")}
+
+
+def _film(trained: Trained, titles: Sequence[str], episodes: int, max_steps: int) -> Film:
+    """The first of the tasks, with its name and the score so far above every picture."""
+    task, scores = trained.tasks[0], []
+    pictures = [
+        with_caption(picture, (task, *titles, f"score {score:.4g}"))
+        for picture, score in _play(trained, task, episodes, max_steps, scores)
+    ]
+    return Film(pictures, scores)
+
+
+def _play(
+    trained: Trained, task: str, episodes: int, max_steps: int, scores: list[float]
+) -> Iterator[tuple[np.ndarray, float]]:
+    """Pictures with the score of the episode so far; whole episodes' scores are added to `scores`."""
     suite, network, seed = trained.suite, trained.agent.network, derive(trained.config.seed, "clearl video", task)
     stepper = Stepper(network, suite.spec, 1, reward_clip=trained.config.reward_clip, column="evaluate")
     envs, rng = suite.make(task, num_envs=1, seed=seed, training=False), generator(seed, "actions")
@@ -68,7 +129,7 @@ def _play(trained: Trained, task: str, episodes: int, max_steps: int, scores: li
             frames, score = envs.reset(), 0.0
             stepper.begin(slice(None), frames)
             for _ in range(max_steps):
-                yield suite.render(task, frames[0])
+                yield suite.render(task, frames[0]), score
                 with torch.inference_mode():
                     action = stepper.decide(network.head.noise(rng, suite.mask(task)[None], 1)[0]).action
                 step = envs.step(action)
@@ -78,8 +139,14 @@ def _play(trained: Trained, task: str, episodes: int, max_steps: int, scores: li
                 if step.terminated[0] or step.truncated[0]:
                     break
             scores.append(score)
+            yield suite.render(task, frames[0]), score  # the last reward is seen
     finally:
         envs.close()
+
+
+def _write(file: Path, pictures: Sequence[np.ndarray]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    (_write_mp4 if file.suffix == ".mp4" else _write_gif)(file, pictures)
 
 
 def _write_gif(file: Path, pictures: Sequence[np.ndarray]) -> None:

@@ -14,6 +14,7 @@ import clearl
 from clearl.cli.main import main
 from clearl.config import from_yaml
 from clearl.errors import CorruptFileError
+from clearl.tasks.drawing import LINE_PIXELS
 
 TINY = [
     *("--runtime", "inline", "--slots", "8", "--batch-unrolls", "8", "--frames-per-visit", "640"),
@@ -73,8 +74,8 @@ def test_video_writes_moving_pictures(run_dir: Path, tmp_path: Path):
     file = tmp_path / "play.gif"
     assert main(["video", str(run_dir), "--task", "breakout@1", "--out", str(file), "--max-steps", "12"]) == 0
     with Image.open(file) as picture:
-        assert picture.size == (160, 160)
-        assert 2 <= getattr(picture, "n_frames", 1) <= 12
+        assert picture.size == (160, 160 + 2 * LINE_PIXELS + 4)
+        assert 2 <= getattr(picture, "n_frames", 1) <= 13
 
 
 def test_an_exported_agent_acts_as_the_run_does(run_dir: Path, tmp_path: Path):

@@ -12,7 +12,10 @@ from clearl.config import Between
 from clearl.errors import ConfigError
 from clearl.records.run_dir import file_name
 
-ABOUT = "Let the newest good checkpoint of a run play, and write what it sees as .gif or .mp4."
+ABOUT = """Let the newest good checkpoint of a run play, and write what it sees as .gif or .mp4, with task and score.
+
+With --switch, the task plays twice, side by side: with the weights of that switch, and with those that the next
+segment ended with, so that forgetting can be seen. A run keeps weights of its last switches (--keep-switch-weights)."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,10 @@ class VideoArgs:
     """What `clearl video` takes."""
 
     run: Annotated[str, POSITIONAL, "the run directory"]
-    task: Annotated[str | None, "what it plays; default: the first task of the run"] = None
+    task: Annotated[
+        str | None, "what it plays; default: the first task of the run, or of the segment that the switch ended"
+    ] = None
+    switch: Annotated[int | None, Between(1, 1_000_000), "before and after this switch; the first is 1"] = None
     out: Annotated[str | None, "the file, .gif or .mp4; default: RUN/videos/TASK.gif"] = None
     episodes: Annotated[int, Between(1, 1000), "how many episodes"] = 1
     max_steps: Annotated[int, Between(1, 100_000), "steps after which an episode is cut"] = 1_000
@@ -35,11 +41,18 @@ def main(argv: list[str]) -> int:
     if suffix not in (".gif", ".mp4"):
         raise ConfigError(f"out must end in .gif or .mp4, got {args.out!r}")
 
-    from clearl.play import open_parts, record_video
+    from clearl.play import open_parts, record_switch, record_video, switch_task
 
-    trained = next(open_parts(Path(args.run), [args.task] if args.task else [], imports=args.imports, trust=args.trust))
+    path = Path(args.run)
+    task = args.task or (switch_task(path, args.switch) if args.switch else None)
+    trained = next(open_parts(path, [task] if task else [], imports=args.imports, trust=args.trust))
     tell_origin(trained.agent.origin)
-    file = Path(args.out) if args.out else Path(args.run) / "videos" / f"{file_name(trained.tasks[0])}.gif"
-    score = record_video(trained, file, episodes=args.episodes, max_steps=args.max_steps)
-    print(f"{file}: mean score {score:.2f}")
+    name = file_name(trained.tasks[0]) + (f"-switch-{args.switch}" if args.switch else "")
+    file = Path(args.out) if args.out else path / "videos" / f"{name}.gif"
+    limits = {"episodes": args.episodes, "max_steps": args.max_steps}
+    if args.switch:
+        before, after = record_switch(path, trained, args.switch, file, **limits)
+        print(f"{file}: mean score {before:.2f} before the segment, {after:.2f} after it")
+    else:
+        print(f"{file}: mean score {record_video(trained, file, **limits):.2f}")
     return 0

@@ -189,6 +189,13 @@ class RunConfig:
     checkpoint_every_frames: Annotated[
         Count | None, Tag.MACHINE, Tag.CHANGEABLE, "frames between two checkpoints; none for the last only"
     ] = 500_000
+    keep_switch_weights: Annotated[
+        int,
+        Between(0, 10_000),
+        Tag.MACHINE,
+        Tag.CHANGEABLE,
+        "switches of which the weights are kept, the last ones, for clearl video --switch; 0 for none",
+    ] = 8
     tensorboard: Annotated[bool, Tag.MACHINE, Tag.CHANGEABLE, "mirror the metrics to TensorBoard"] = False
     wandb: Annotated[bool, Tag.MACHINE, Tag.CHANGEABLE, "mirror the metrics to Weights & Biases"] = False
     trackio: Annotated[bool, Tag.MACHINE, Tag.CHANGEABLE, "mirror the metrics to Trackio, on this machine"] = False

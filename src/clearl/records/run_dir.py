@@ -27,7 +27,7 @@ CONFIG_FILE = "config.yaml"
 META_FILE = "meta.json"
 _BEGUN = re.compile(rf"({re.escape(CONFIG_FILE)}|{re.escape(META_FILE)}(?=.))(\.\d+)?(\.tmp)?")
 """Names that a crash leaves of a run just begun."""
-_OWN_DIRECTORIES = ("checkpoints", "replay", "tensorboard", "wandb", "videos")
+_OWN_DIRECTORIES = ("checkpoints", "replay", "tensorboard", "wandb", "videos", "switches")
 _CONFIG_CAP_NBYTES, _META_CAP_NBYTES = 1 << 20, 1 << 27
 
 

@@ -11,8 +11,11 @@ import numpy as np
 
 from clearl.acting.actor import EpisodeSums
 from clearl.acting.evaluator import Evaluation
+from clearl.errors import StorageError
+from clearl.nets.network import as_module
 from clearl.runtimes.runtime import RunContext
 from clearl.storage.checkpoints import Saved, fitting
+from clearl.storage.switch_weights import SwitchWeights
 from clearl.tasks.plan import planned_end
 from clearl.types import Batch
 
@@ -82,11 +85,20 @@ class RunState:
         Segments in between were swallowed by a round longer than they are; they are recorded as empty.
         """
         plan, frames = self.context.plan, self.context.learner.frames
+        self._keep_weights(segment - 1)
         while self.segment < segment:
             self.context.recorder.segment(self.segment, plan.segment(self.segment), self._segment_start, frames)
             self.segment, self._segment_start = self.segment + 1, frames
         if not plan.is_over(segment):
             self.context.recorder.segment(segment, plan.segment(segment), frames, planned_end(plan, segment))
+
+    def _keep_weights(self, segment: int) -> None:
+        """Training goes on where they cannot be written: they serve videos only."""
+        kept = SwitchWeights(self.context.run_dir, self.context.config.keep_switch_weights)
+        try:
+            kept.save(segment, as_module(self.context.learner.network).state_dict())
+        except (StorageError, OSError) as error:
+            self.context.recorder.fault(self.context.learner, "learner", f"weights of a switch are not kept: {error}")
 
     def ended(self, segment: int, episodes: EpisodeSums) -> None:
         """Episodes of training that came to their end."""

@@ -10,6 +10,10 @@ from clearl.spaces import ObservationSpec, field_name
 from clearl.tasks.observations import TaskObservations
 
 BAR_PIXELS = 8
+LINE_PIXELS = 14
+"""Height of a line of a caption."""
+_LEAST_WIDTH = 160
+_PAPER, _INK = (24, 24, 24), (240, 240, 240)
 
 
 def draw_record(frame: np.ndarray, observations: TaskObservations, spec: ObservationSpec) -> np.ndarray:
@@ -48,3 +52,27 @@ def _draw_bars(values: np.ndarray) -> np.ndarray:
         )
     picture[:, half] = 255
     return picture
+
+
+def with_caption(picture: np.ndarray, lines: Sequence[str]) -> np.ndarray:
+    """The picture below lines of text; small ones are enlarged so that words fit. Sides are even, as videos need."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    factor = -(-_LEAST_WIDTH // picture.shape[1])
+    large = picture.repeat(factor, 0).repeat(factor, 1)
+    top, (height, width) = LINE_PIXELS * len(lines) + 4, large.shape[:2]
+    canvas = Image.new("RGB", (width + width % 2, top + height + (top + height) % 2), _PAPER)
+    canvas.paste(Image.fromarray(large), (0, top))
+    draw, font = ImageDraw.Draw(canvas), ImageFont.load_default()
+    for row, line in enumerate(lines):
+        text = line.encode("ascii", "replace").decode()  # what every default font has
+        while draw.textlength(text, font) > width - 4:
+            text = f"{text[:-4]}..." if len(text) > 4 else ""
+        draw.text((2, 2 + LINE_PIXELS * row), text, _INK, font)
+    return np.asarray(canvas)
+
+
+def side_by_side(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Two pictures of the same height with a gap between them."""
+    gap = np.full((left.shape[0], 8, 3), _PAPER, np.uint8)
+    return np.concatenate([left, gap, right], axis=1)

@@ -99,7 +99,9 @@ def find_runs(root: Path) -> Iterator[Path]:
             yield path
             found += 1
             # What a run keeps inside is not searched, except the parts of a `separate` run.
-            below[:] = [name for name in below if name not in ("checkpoints", "replay", "videos", "tensorboard")]
+            below[:] = [
+                name for name in below if name not in ("checkpoints", "replay", "videos", "switches", "tensorboard")
+            ]
         if found >= _MOST_RUNS:
             return
 
