@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -305,6 +306,7 @@ def _common_meta(config: RunConfig, arm: str | None) -> dict[str, Any]:
     return {
         "clearl": __version__,
         "argv": sys.argv[1:],
+        "began_unix_s": round(time.time()),
         "seed": config.seed,
         "method": config.method,
         "label": full_label(method),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -18,8 +17,6 @@ from clearl.records.schema import METRICS_FILE, Row
 from clearl.records.shield import Shield
 from clearl.registry import Registry
 
-TENSORBOARD_DIR = "tensorboard"
-
 
 class Mirror(Protocol):
     """Takes the rows of a run, one by one.
@@ -31,33 +28,6 @@ class Mirror(Protocol):
     def write(self, row: Row) -> None: ...
 
     def close(self) -> None: ...
-
-
-class TensorBoardMirror:
-    """Event files in `RUN/tensorboard`, written by TensorBoard's own writer. Opening it starts them afresh."""
-
-    label = "TensorBoard"
-
-    @staticmethod
-    def check() -> None:
-        _tensorboard_modules()
-
-    def __init__(self, run_dir: Path) -> None:
-        event_pb2, summary_pb2, writer = _tensorboard_modules()
-        directory = Path(run_dir) / TENSORBOARD_DIR
-        shutil.rmtree(directory, ignore_errors=True)
-        self._event, self._summary = event_pb2.Event, summary_pb2.Summary
-        self._writer = writer.EventFileWriter(str(directory))
-
-    def write(self, row: Row) -> None:
-        values = [self._summary.Value(tag=tag, simple_value=value) for tag, value in scalars(row)]
-        if values:
-            event = self._event(step=int(row["frames"]), wall_time=float(row.get("wall_s", 0.0)))
-            event.summary.CopyFrom(self._summary(value=values))
-            self._writer.add_event(event)
-
-    def close(self) -> None:
-        self._writer.close()
 
 
 class WandbMirror:
@@ -75,7 +45,7 @@ class WandbMirror:
     def __init__(self, run_dir: Path) -> None:
         wandb = _wandb_module()
         identity = run_identity(run_dir, "wandb")
-        self.wants_history = identity.is_new
+        self.wants_history, self._scalars = identity.is_new, Scalars()
         settings = run_settings(run_dir)
         self._run: Any = wandb.init(
             project="clearl", dir=str(run_dir), name=Path(run_dir).name, group=settings["arm"], config=settings,
@@ -86,7 +56,7 @@ class WandbMirror:
         self._run.define_metric("*", step_metric="frames")
 
     def write(self, row: Row) -> None:
-        values = dict(scalars(row))
+        values = self._scalars(row)
         if values:
             self._run.log({**values, "frames": row["frames"]})
 
@@ -119,15 +89,36 @@ def run_settings(run_dir: Path) -> dict[str, Any]:
     return {key: meta.get(key) for key in ("method", "suite", "protocol", "seed", "arm", "plan")}
 
 
-def scalars(row: Row) -> Iterator[tuple[str, float]]:
-    """The numbers of an eval or train row under tags such as `eval/return/breakout` and `train/loss/value`."""
-    if row["kind"] == "eval":
-        for name in ("return", "std"):
-            if isinstance(value := row.get(name), (int, float)):
-                yield f"eval/{name}/{row['task']}{_column(row)}", float(value)
-    elif row["kind"] == "train":
-        skipped = {"v", "kind", "tasks", "frames", "wall_s"}
-        yield from _flatten("train", {key: value for key, value in row.items() if key not in skipped})
+class Scalars:
+    """The numbers of eval and train rows under tags such as `eval/return/breakout` and `train/loss/value`.
+
+    `train/shares/TASK` is the share of a task in what is trained; 0 once it has been trained and others are.
+    """
+
+    def __init__(self) -> None:
+        self._trained: dict[str, None] = {}
+
+    def __call__(self, row: Row) -> dict[str, float]:
+        if row["kind"] == "eval":
+            return dict(_evaluated(row))
+        return {**dict(_trained(row)), **self._shares(row)} if row["kind"] == "train" else {}
+
+    def _shares(self, row: Row) -> dict[str, float]:
+        tasks = row["tasks"]
+        self._trained |= dict.fromkeys(tasks)
+        given = row.get("shares") or dict.fromkeys(tasks, 1 / max(1, len(tasks)))
+        return {f"train/shares/{task}": float(given.get(task, 0.0)) for task in self._trained}
+
+
+def _evaluated(row: Row) -> Iterator[tuple[str, float]]:
+    for name in ("return", "std", "success_rate"):
+        if isinstance(value := row.get(name), (int, float)):
+            yield f"eval/{name}/{row['task']}{_column(row)}", float(value)
+
+
+def _trained(row: Row) -> Iterator[tuple[str, float]]:
+    skipped = {"v", "kind", "tasks", "shares", "frames", "wall_s"}
+    yield from _flatten("train", {key: value for key, value in row.items() if key not in skipped})
 
 
 def _column(row: Row) -> str:
@@ -173,7 +164,7 @@ def rebuild(rows: Iterable[Row], mirror: Mirror) -> None:
 MIRRORS: Registry[Callable[[Path], Mirror]] = Registry(
     "mirror",
     {
-        "tensorboard": "clearl.records.mirrors:TensorBoardMirror",
+        "tensorboard": "clearl.records.tensorboard:TensorBoardMirror",
         "wandb": "clearl.records.mirrors:WandbMirror",
         "trackio": "clearl.records.trackio:TrackioMirror",
     },
@@ -195,17 +186,6 @@ def open_mirrors(run_dir: Path, names: Iterable[str]) -> list[ShieldedMirror]:
         if mirror.wants_history:
             rebuild(scan_rows(Path(run_dir) / METRICS_FILE).rows, mirror)
     return mirrors
-
-
-def _tensorboard_modules() -> tuple[Any, Any, Any]:
-    try:
-        return (
-            import_module("tensorboard.compat.proto.event_pb2"),
-            import_module("tensorboard.compat.proto.summary_pb2"),
-            import_module("tensorboard.summary.writer.event_file_writer"),
-        )
-    except ImportError:
-        raise MissingExtraError("--tensorboard", "tensorboard", "pip install 'clearl[tensorboard]'") from None
 
 
 def _wandb_module() -> Any:

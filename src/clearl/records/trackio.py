@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clearl.errors import MissingExtraError
-from clearl.records.mirrors import run_identity, run_settings, scalars
+from clearl.records.mirrors import Scalars, run_identity, run_settings
 from clearl.records.schema import Row
 
 
@@ -23,7 +23,7 @@ class TrackioMirror:
     def __init__(self, run_dir: Path) -> None:
         trackio = _trackio_module()
         identity = run_identity(run_dir, "trackio")
-        self.wants_history = identity.is_new
+        self.wants_history, self._scalars = identity.is_new, Scalars()
         settings = run_settings(run_dir)
         self._run: Any = trackio.init(
             project="clearl", name=f"{Path(run_dir).name}-{identity.id}", group=settings["arm"], config=settings,
@@ -31,7 +31,7 @@ class TrackioMirror:
         )  # fmt: skip
 
     def write(self, row: Row) -> None:
-        values = dict(scalars(row))
+        values = self._scalars(row)
         if values:
             self._run.log(values, step=int(row["frames"]))
 

@@ -10,7 +10,7 @@ import pytest
 
 from clearl.errors import ConfigError, MissingExtraError, UnknownNameError
 from clearl.records import MetricsWriter, RunDir, eval_row, train_row
-from clearl.records.mirrors import MIRRORS, check_mirrors, open_mirrors, scalars
+from clearl.records.mirrors import MIRRORS, Scalars, check_mirrors, open_mirrors
 
 ROWS = [
     eval_row(task="breakout", frames=10, mean_return=1.5, episodes=4, updates=1, wall_s=1.0, std=0.5),
@@ -31,26 +31,31 @@ def run_dir(tmp_path):
 
 
 def test_scalars_are_tagged_by_kind_and_task():
-    assert dict(scalars(ROWS[0])) == {"eval/return/breakout": 1.5, "eval/std/breakout": 0.5}
-    assert dict(scalars(ROWS[1])) == {
+    scalars = Scalars()
+    assert scalars(ROWS[0]) == {"eval/return/breakout": 1.5, "eval/std/breakout": 0.5}
+    assert scalars(ROWS[1]) == {
         "train/updates": 2.0,
         "train/fps": 9.0,
         "train/loss/value": 3.0,
         "train/lag_updates": 1.0,
         "train/replay/fill": 0.25,
+        "train/shares/breakout": 1.0,
     }
-    assert list(scalars({"v": 1, "kind": "segment"})) == []
+    assert scalars({"v": 1, "kind": "segment"}) == {}
+
+
+def test_scalars_tell_which_task_is_trained_and_which_no_longer_is():
+    scalars, shown = Scalars(), []
+    for tasks, extra in ((["a"], {}), (["b"], {}), (["a", "b"], {"shares": {"a": 0.25, "b": 0.75}})):
+        values = scalars({"v": 1, "kind": "train", "tasks": tasks, **extra})
+        shown.append({tag.removeprefix("train/shares/"): value for tag, value in values.items()})
+    assert shown == [{"a": 1.0}, {"a": 0.0, "b": 1.0}, {"a": 0.25, "b": 0.75}]
 
 
 def _events(directory):
     loader = importlib.import_module("tensorboard.backend.event_processing.event_file_loader")
-    files = list(directory.iterdir())
-    assert len(files) == 1
-    return {
-        (value.tag, event.step): value.tensor.float_val[0]
-        for event in loader.EventFileLoader(str(files[0])).Load()
-        for value in event.summary.value
-    }
+    (file,) = directory.iterdir()
+    return [(value, event) for event in loader.EventFileLoader(str(file)).Load() for value in event.summary.value]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -60,11 +65,31 @@ def test_tensorboard_holds_the_rows_and_is_rebuilt_not_doubled(run_dir):
         (mirror,) = open_mirrors(run_dir, ["tensorboard"])
         mirror.write(eval_row(task="asterix", frames=30, mean_return=4.0, episodes=1, updates=3, wall_s=3.0))
         mirror.close()
-    events = _events(run_dir / "tensorboard")
+    events = {
+        (value.tag, event.step): value.tensor.float_val[0]
+        for value, event in _events(run_dir / "tensorboard")
+        if value.tensor.float_val
+    }
     assert events[("eval/return/breakout", 10)] == 1.5
     assert events[("train/loss/value", 20)] == 3.0
     assert events[("eval/return/asterix", 30)] == 4.0
-    assert len(events) == 8
+    assert len(events) == 9
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_tensorboard_has_the_time_of_day_and_the_settings(run_dir):
+    pytest.importorskip("tensorboard")
+    RunDir(run_dir).update_meta(began_unix_s=1_700_000_000)
+    (run_dir / "config.yaml").write_text("learning_rate: 0.5\nanneal: true\ntasks: [a, b]\n")
+    (mirror,) = open_mirrors(run_dir, ["tensorboard"])
+    mirror.close()
+    events = _events(run_dir / "tensorboard")
+    assert {event.wall_time for value, event in events if value.tag == "eval/return/breakout"} == {1_700_000_001.0}
+    (content,) = (v.metadata.plugin_data.content for v, _ in events if v.tag == "_hparams_/session_start_info")
+    plugin = importlib.import_module("tensorboard.plugins.hparams.plugin_data_pb2").HParamsPluginData
+    told = plugin.FromString(content).session_start_info.hparams
+    assert told["learning_rate"].number_value == 0.5 and told["anneal"].bool_value is True
+    assert told["tasks"].string_value == "a,b"
 
 
 def test_wandb_gets_the_rows_by_frames(run_dir, monkeypatch):
