@@ -6,7 +6,11 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
+
+if sys.platform == "win32":  # file locks, Unix sockets and signals are used everywhere
+    raise ImportError("clearl runs on Linux and macOS; on Windows install it in WSL, the Windows Subsystem for Linux")
 
 if TYPE_CHECKING:
     from clearl.api import run
