@@ -27,6 +27,7 @@ from clearl.errors import (
     RunDirectoryError,
     StorageError,
 )
+from clearl.forgetting import finish_forgetting
 from clearl.learning.learner import find_device
 from clearl.methods import make_method
 from clearl.methods.method import full_label
@@ -179,6 +180,7 @@ def _run_plan(config: RunConfig, plan: Plan, out: Path, suite: Suite, stop: Stop
         if run_dir.status == "finished":
             return RunResult(out, "finished", trained=False)
         _check_schedule(config, plan, run_dir)
+        finish_forgetting(run_dir)
         if config.learner_threads is not None:
             torch.set_num_threads(config.learner_threads)
         run_dir.set_status("running")

@@ -28,6 +28,7 @@ from clearl.records.run_dir import META_FILE, RunDir
 from clearl.records.writer import MetricsWriter, check_position
 from clearl.replay.codec import Codec
 from clearl.replay.forecast import StoreKind, choose_store, forecast_bytes, human_nbytes, unrolls_within
+from clearl.replay.history import earlier_of
 from clearl.replay.mixing import BothMixer, EitherMixer, Mixer
 from clearl.replay.shard import ReplayShard
 from clearl.replay.store import open_store
@@ -147,10 +148,9 @@ class RunFactory:
         """The replay shard of one slot, as the disk holds it or empty."""
         path = self.run_dir / "replay" / f"slot-{slot:05d}"
         store = open_store(self.replay.store, path, waste_share=self.config.replay_waste_share)
-        earlier = [(int(each["capacity_unrolls"]), int(each["sequences"][slot])) for each in self.replay.earlier]
         return ReplayShard(
             codec=self.codec, capacity_unrolls=self.replay.capacity_unrolls, seed=self.config.seed, slot=slot,
-            store=store, earlier=earlier,
+            store=store, earlier=earlier_of(self.replay.earlier, slot),
         )  # fmt: skip
 
     def evaluator(self, network: PolicyNetwork, *, suite: Suite | None = None) -> Evaluator:

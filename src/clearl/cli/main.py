@@ -22,6 +22,8 @@ VERBS = {
     "resume": "go on with a run where it stopped, with its own settings",
     "reproduce": "one experiment of the paper: its arms, seeds, figures and tables",
     "sweep": "arms, settings and seeds out of a file, several runs at a time, one report",
+    "memory": "what a run remembers: its replay buffer, task by task",
+    "forget": "drop a task from the memory of a run",
     "watch": "a live page of runs in the browser",
     "report": "page, figures and tables out of run directories",
     "leaderboard": "methods x suites out of run directories",

@@ -103,9 +103,9 @@ class DiskStore:
     def recovered_next_sequence(self) -> int:
         return self._recovered_next_sequence
 
-    def restore(self, sequences: np.ndarray, next_sequence: int) -> np.ndarray:
+    def restore(self, sequences: np.ndarray, next_sequence: int, dropped: np.ndarray) -> np.ndarray:
         found = self._read_segments() if self._found is None else self._found
-        found = self._discard(found, next_sequence)
+        found = self._discard(found, next_sequence, dropped)
         self._found = None
         self._clear_index()
         self._reserve(len(sequences))
@@ -206,12 +206,13 @@ class DiskStore:
             self._segments[number].size = scan.torn_from
         return np.concatenate([np.empty(0, RECORD), *(scan.records for scan in scans.values())])
 
-    def _discard(self, found: np.ndarray, next_sequence: int) -> np.ndarray:
-        """Drop records from `next_sequence` on, and second copies that a crash while joining segments has left."""
+    def _discard(self, found: np.ndarray, next_sequence: int, dropped: np.ndarray) -> np.ndarray:
+        """Erase `dropped`, records from `next_sequence` on, and second copies that a crash has left."""
         order = np.argsort(found["sequence"], kind="stable")
         ordered = found["sequence"][order]
         keep = np.empty(len(found), np.bool_)
         keep[order] = np.append(ordered[1:] != ordered[:-1], True)[: len(found)] & (ordered < next_sequence)
+        keep &= ~np.isin(found["sequence"], dropped)
         for number in np.unique(found["segment"][~keep]).tolist():
             mine = found["segment"] == number
             found[mine & keep] = self._rewrite([number], found[mine & keep])
@@ -220,7 +221,9 @@ class DiskStore:
     def _rewrite(self, group: list[int], records: np.ndarray) -> np.ndarray:
         """Replace a group of segments by one that holds `records` of theirs; the records at their new places."""
         target, others = group[0], group[1:]
-        if len(records):
+        # The last segment stays, if only as an empty file: one before it may be shared with a copy of the run, and
+        # would be appended to.
+        if len(records) or target == max(self._segments):
             sources = [(self._path(n), records[records["segment"] == n]) for n in group]
             replace_segment(self._files, self._path(target), sources)
             self._segments[target].size = int(records["length"].sum(dtype=np.int64))

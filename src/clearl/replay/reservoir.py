@@ -116,6 +116,16 @@ class Reservoir:
         self.capacity = capacity
         self._forget_low()
 
+    def drop(self, sequences: np.ndarray) -> None:
+        """Let go of `sequences` [n]. The threshold stays as a floor: what was below it is gone and cannot come back.
+
+        So the rest is still every other unroll above one number, and the room fills with new ones above it.
+        """
+        self._floor = self.threshold
+        kept = np.flatnonzero(~np.isin(self.sequences, sequences))
+        self._numbers, self._sequences, self.held = self._numbers[kept], self._sequences[kept], len(kept)
+        self._forget_low()
+
     def _fill(self, next_sequence: int) -> None:
         """Take in what stays, in order, until the reservoir is full or `next_sequence` is reached."""
         room = self.capacity - self.held

@@ -27,8 +27,8 @@ _MAX_SEQUENCE = 1 << 62
 class FilePool:
     """Open segment files, at most `limit` of them for all shards of a process: thousands of slots have more files."""
 
-    def __init__(self, limit: int = 128) -> None:
-        self.limit = limit
+    def __init__(self, limit: int = 128, *, read_only: bool = False) -> None:
+        self.limit, self._access = limit, os.O_RDONLY if read_only else os.O_RDWR
         self._open: OrderedDict[str, int] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -58,7 +58,7 @@ class FilePool:
             return descriptor
         while len(self._open) >= self.limit:
             os.close(self._open.popitem(last=False)[1])
-        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if create else 0)
+        flags = self._access | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if create else 0)
         descriptor = self._open[path] = os.open(path, flags, 0o644)
         return descriptor
 

@@ -9,6 +9,7 @@ import numpy as np
 from clearl.errors import CorruptFileError, StorageError
 from clearl.replay.codec import Codec
 from clearl.replay.framing import MAX_OVERHEAD_NBYTES, ShardKey, open_record, pack_record
+from clearl.replay.history import Earlier, reservoir_at
 from clearl.replay.labels import LABEL, UNKNOWN, Label, task_number
 from clearl.replay.reservoir import Reservoir, grown
 from clearl.replay.store import Store
@@ -28,9 +29,9 @@ class ReplayShard:
 
     def __init__(
         self, *, codec: Codec, capacity_unrolls: int, seed: int, slot: int, store: Store,
-        earlier: Sequence[tuple[int, int]] = (),
+        earlier: Sequence[Earlier] = (),
     ) -> None:  # fmt: skip
-        """`earlier`: capacities that the shard had before, each with the `next_sequence` at which it ended."""
+        """`earlier`: the parts of the shard's life that are over; see `clearl.replay.history`."""
         self.slot, self._earlier = slot, tuple(earlier)
         self._stream = derive(seed, "reservoir", slot)
         self._sample_stream = derive(seed, "sample", slot)
@@ -147,22 +148,12 @@ class ReplayShard:
         """Become what this shard was when `next_sequence` unrolls had been inserted; what came later is discarded."""
         if next_sequence < 0:
             raise CorruptFileError(f"a replay shard cannot go back to sequence {next_sequence}")
-        self._reservoir = self._reservoir_at(next_sequence)
-        labels = self._store.restore(self._reservoir.sequences, next_sequence)
+        self._reservoir, dropped = reservoir_at(self._stream, self._reservoir.capacity, self._earlier, next_sequence)
+        labels = self._store.restore(self._reservoir.sequences, next_sequence, dropped)
         self._tasks, self._frames = labels["task"].copy(), labels["frames"].copy()
         self._draws = 0
         self._floor_marks = [(0, 0), (next_sequence, self._reservoir.threshold)]
         self._takes_up = False
-
-    def _reservoir_at(self, next_sequence: int) -> Reservoir:
-        """The index after `next_sequence` unrolls, through all capacities that the shard has had."""
-        capacities = [*(capacity for capacity, _ in self._earlier), self._reservoir.capacity]
-        reservoir = Reservoir(self._stream, capacities[0])
-        for (_, until), capacity in zip(self._earlier, capacities[1:], strict=True):
-            reservoir.advance(min(until, next_sequence))
-            reservoir.resize(capacity)
-        reservoir.advance(next_sequence)
-        return reservoir
 
     def set_floor(self, sequence: int) -> None:
         """Promise that `restore` will never be asked for less than `sequence`, so that space can be reclaimed.

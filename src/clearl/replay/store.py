@@ -46,10 +46,10 @@ class Store(Protocol):
         """One more than the last sequence number that `open` found; 0 if it found none."""
         ...
 
-    def restore(self, sequences: np.ndarray, next_sequence: int) -> np.ndarray:
-        """Hold exactly `sequences` [held], by position, as far as they are there; drop all from `next_sequence` on.
+    def restore(self, sequences: np.ndarray, next_sequence: int, dropped: np.ndarray) -> np.ndarray:
+        """Hold exactly `sequences` [held], by position, as far as they are there; their labels, [held] of `LABEL`.
 
-        Gives their labels, [held] of `LABEL`.
+        Erases all from `next_sequence` on, and `dropped` [n].
         """
         ...
 
@@ -134,7 +134,7 @@ class RamStore:
     def recovered_next_sequence(self) -> int:
         return 0
 
-    def restore(self, sequences: np.ndarray, next_sequence: int) -> np.ndarray:
+    def restore(self, sequences: np.ndarray, next_sequence: int, dropped: np.ndarray) -> np.ndarray:
         headers = ((read_header(record), record) for record in self._records if record is not None)
         known = {header.sequence: (header, record) for header, record in headers if header is not None}
         held = [known.get(sequence) for sequence in sequences.tolist()]

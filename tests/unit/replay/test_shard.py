@@ -11,6 +11,7 @@ from scipy import stats
 from clearl.errors import CorruptFileError
 from clearl.replay.codec import Codec
 from clearl.replay.framing import pack_record
+from clearl.replay.history import Earlier
 from clearl.replay.shard import ReplayShard, insert_each
 from clearl.replay.store import RamStore, open_store
 from clearl.seeding import derive, unroll_numbers
@@ -196,7 +197,7 @@ def test_a_shard_that_changed_its_capacity_comes_back_as_it_was(tmp_path, tiny, 
         one.insert(stamped(number))
     one.sync()
     one.close()
-    two = shard(then, [(first, 60)])
+    two = shard(then, [Earlier(first, 60)])
     two.restore(60)
     for number in range(60, 130):
         two.insert(stamped(number))
@@ -206,7 +207,7 @@ def test_a_shard_that_changed_its_capacity_comes_back_as_it_was(tmp_path, tiny, 
     assert len(kept) == {20: 20, 8: 8, 50: len(kept)}[then] and len(kept) >= min(first, then)
     two.sync()
     two.close()
-    three = shard(then, [(first, 60)])
+    three = shard(then, [Earlier(first, 60)])
     three.restore(130)
     assert three.sequences().tolist() == kept
     assert [three.draw() for _ in range(5)] == drawn

@@ -1,0 +1,169 @@
+"""What a run remembers: frames, bytes, ages and returns of its replay buffer, by task.
+
+    memory = read_memory(Path("runs/a"))
+    memory.tasks["breakout"].median_age_frames
+
+Reads a run without touching it, whether it is at rest or trains meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clearl.config import parse_yaml
+from clearl.errors import CorruptFileError, RunDirectoryError
+from clearl.records.reader import scan_rows
+from clearl.records.run_dir import META_FILE, RunDir
+from clearl.replay.contents import ShardContents, read_shard, shard_directories
+from clearl.replay.history import earlier_of
+from clearl.replay.labels import task_name
+from clearl.spaces import spec_from_json
+from clearl.storage.checkpoints import CheckpointStore
+
+
+@dataclass(frozen=True)
+class TaskMemory:
+    """What the buffer holds of one task; None where it is not known."""
+
+    unrolls: int
+    frames: int
+    median_age_frames: int | None
+    oldest_age_frames: int | None = None
+    newest_age_frames: int | None = None
+    nbytes: int | None = None
+    mean_return: float | None = None
+    """Mean sum of rewards of an unroll, as the environment gave them."""
+    played_frames: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64), compare=False)
+    """[unrolls]: when each was played; for figures."""
+    returns: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32), compare=False)
+    """[unrolls]: the return of each; for figures."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a run remembers at `now_frames` of training."""
+
+    path: Path
+    now_frames: int
+    unroll_frames: int
+    tasks: dict[str, TaskMemory]
+    disk_nbytes: int | None = None
+    """Of the files, waste included."""
+    lost: int = 0
+    """Unrolls that ought to be there and are not."""
+    problems: tuple[str, ...] = ()
+    note: str = ""
+    """Why not everything is known."""
+
+    @property
+    def unrolls(self) -> int:
+        return sum(task.unrolls for task in self.tasks.values())
+
+
+def read_memory(path: Path) -> Memory:
+    """Read what the run in `path` remembers."""
+    run_dir = RunDir.open(path)
+    replay, now = replay_of(run_dir), _now_frames(run_dir)
+    unroll_frames = _unroll_frames(run_dir)
+    if replay.get("forecast") == "no replay":
+        return Memory(path, now, unroll_frames, {}, note="the method of this run has no replay")
+    if replay.get("store") != "disk" or not shard_directories(run_dir.replay_path):
+        return _recorded(run_dir, replay, now, unroll_frames)
+    shards = read_shards(run_dir, None if run_dir.status == "running" else at_rest(run_dir))
+    held = np.concatenate([shard.held for shard in shards])
+    tasks = {task_name(number): held[held["label"]["task"] == number] for number in np.unique(held["label"]["task"])}
+    return Memory(
+        path, now, unroll_frames,
+        {task: _of_task(tasks[task], now, unroll_frames) for task in sorted(tasks)},
+        disk_nbytes=sum(shard.nbytes for shard in shards),
+        lost=sum(shard.lost for shard in shards) if run_dir.status != "running" else 0,
+        problems=tuple(problem for shard in shards for problem in shard.problems),
+    )  # fmt: skip
+
+
+def replay_of(run_dir: RunDir) -> dict[str, Any]:
+    """The meta data on replay of a run that trains one network."""
+    meta = run_dir.meta
+    if parts := meta.get("parts"):
+        listed = ", ".join(str(run_dir.path / str(part)) for part in parts)
+        raise RunDirectoryError(f"{run_dir.path} holds a run for each task; name one of: {listed}")
+    replay = meta.get("replay")
+    if not isinstance(replay, dict) or type(replay.get("capacity_unrolls")) is not int:
+        raise CorruptFileError(f"{run_dir.path / META_FILE} does not say how much replay the run holds")
+    return replay
+
+
+def at_rest(run_dir: RunDir) -> list[int] | None:
+    """The unrolls that each slot had offered at the newest checkpoint; None where there is none."""
+    saved = CheckpointStore(run_dir.checkpoints_path).newest()
+    if saved is None:
+        return None
+    return [int(n) for n in saved.json["shards"] or run_dir.meta["replay"].get("sequences") or ()] or None
+
+
+def read_shards(run_dir: RunDir, sequences: list[int] | None) -> list[ShardContents]:
+    """Read every shard, as it was after `sequences` of each slot, or as it is."""
+    replay, seed = replay_of(run_dir), int(run_dir.meta["seed"])
+    return [
+        read_shard(
+            directory, slot=slot, seed=seed, capacity=replay["capacity_unrolls"],
+            earlier=earlier_of(replay.get("earlier", ()), slot),
+            next_sequence=sequences[slot] if sequences is not None and slot < len(sequences) else None,
+        )
+        for slot, directory in shard_directories(run_dir.replay_path).items()
+    ]  # fmt: skip
+
+
+def _of_task(held: np.ndarray, now: int, unroll_frames: int) -> TaskMemory:
+    played, returns = held["label"]["frames"], held["label"]["reward_sum"]
+    ages = np.maximum(0, now - played[played >= 0])
+    returns = returns[np.isfinite(returns)]
+    known = len(ages) > 0
+    return TaskMemory(
+        unrolls=len(held),
+        frames=len(held) * unroll_frames,
+        median_age_frames=round(float(np.median(ages))) if known else None,
+        oldest_age_frames=int(ages.max()) if known else None,
+        newest_age_frames=int(ages.min()) if known else None,
+        nbytes=int(held["length"].sum(dtype=np.int64)),
+        mean_return=float(returns.mean(dtype=np.float64)) if len(returns) else None,
+        played_frames=played[played >= 0].copy(),
+        returns=returns.copy(),
+    )
+
+
+def _recorded(run_dir: RunDir, replay: Mapping[str, Any], now: int, unroll_frames: int) -> Memory:
+    """What the last row of training metrics says, where the buffer itself cannot be read."""
+    gone = "was in RAM" if replay.get("store") != "disk" else "is gone (keep_replay was off, or it was removed)"
+    rows = [row for row in scan_rows(run_dir.metrics_path).rows if row["kind"] == "train"]
+    counted = [row for row in rows if isinstance(row["replay"].get("by_task"), dict)]
+    if not counted:
+        return Memory(run_dir.path, now, unroll_frames, {}, note=f"the buffer {gone}, and no row tells what it held")
+    last = counted[-1]
+    tasks = {
+        str(task): TaskMemory(int(each["unrolls"]), int(each["unrolls"]) * unroll_frames, each["median_age_frames"])
+        for task, each in last["replay"]["by_task"].items()
+    }
+    note = f"the buffer {gone}: this is what it held at {last['frames']:,} frames"
+    return Memory(run_dir.path, int(last["frames"]), unroll_frames, tasks, note=note)
+
+
+def _unroll_frames(run_dir: RunDir) -> int:
+    settings = parse_yaml(run_dir.config_text, str(run_dir.path))
+    spec = spec_from_json(run_dir.meta.get("spec"), str(run_dir.path / META_FILE))
+    return int(settings["unroll_steps"]) * spec.frames_per_step
+
+
+def _now_frames(run_dir: RunDir) -> int:
+    """Frames trained on: of the newest checkpoint, or of the last row where that is later."""
+    saved = CheckpointStore(run_dir.checkpoints_path).newest()
+    now = 0 if saved is None else int(saved.json["learner"]["state"]["counters"]["frames"])
+    if run_dir.status != "running":
+        return now
+    rows = scan_rows(run_dir.metrics_path, thin="train").rows
+    return max([now, *(int(row["frames"]) for row in rows if row["kind"] == "train")])
