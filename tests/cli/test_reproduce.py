@@ -29,7 +29,8 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_experiment_ends_with_its_report(name: str, out: Path) -> None:
     done = reproduce(name, "--scale", "smoke", "--out", str(out))
     assert done.returncode == 0, done.stderr
-    report = out / "reports" / name / {"streams": "schemes-drift", "control": "control-schemes"}.get(name, "schemes")
+    own = {"streams": "schemes-drift", "control": "control-schemes", "pendulum": "pendulum"}
+    report = out / "reports" / name / own.get(name, "schemes")
     summary = json.loads((report / "summary.json").read_text())
     arms = {arm.partition(" (probe")[0] for arm in summary["arms"]}
     assert arms == set(EXPERIMENTS[name].arms)

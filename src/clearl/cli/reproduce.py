@@ -26,7 +26,7 @@ ABOUT = "Run all arms and seeds of one experiment of the paper, then draw its re
 class ReproduceArgs:
     """What `clearl reproduce` takes."""
 
-    name: Annotated[str, POSITIONAL, "interference, stability, plasticity, balance, buffers or comparison"]
+    name: Annotated[str, POSITIONAL, "an experiment, e.g. stability; they are listed above"]
     scale: Annotated[Scale, "smoke: seconds; laptop: MinAtar, about an hour; paper: as far as published"] = "laptop"
     only: Annotated[str | None, "one of the scale's sequences of tasks (schemes, games, atari); default: all"] = None
     seeds: Annotated[int | None, Between(1, 1000), "runs of each arm; default: the scale's"] = None

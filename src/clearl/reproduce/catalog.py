@@ -99,8 +99,15 @@ EXPERIMENTS = {
         (),
         beyond=True,
     ),
+    "pendulum": Experiment(
+        "beyond the paper",
+        "continuous actions are learnt: Pendulum-v1 alone",
+        ("sequential",),
+        (),
+        beyond=True,
+    ),
     "control": Experiment(
-        "none",
+        "beyond the paper",
         "CLEAR with continuous actions: Pendulum under three control schemes",
         ("simultaneous", "sequential", "clear", "clear-both"),
         (),
@@ -225,7 +232,11 @@ CONTROL = {
     "smoke": [TaskSequence("control-schemes", "control-schemes", 1, {**_ONE_CORE, **_TINY, "cycles": 2})],
     "laptop": [TaskSequence("control-schemes", "control-schemes", 5, _ONE_CORE)],
 }
-BEYOND = {"streams": STREAMS, "control": CONTROL}
+PENDULUM = {
+    "smoke": [TaskSequence("pendulum", "pendulum", 1, {**_ONE_CORE, **_TINY})],
+    "laptop": [TaskSequence("pendulum", "pendulum", 5, _ONE_CORE)],
+}
+BEYOND = {"streams": STREAMS, "pendulum": PENDULUM, "control": CONTROL}
 
 
 @dataclass(frozen=True)
