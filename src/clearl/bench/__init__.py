@@ -1,1 +1,1 @@
-"""How fast training is, next to what this machine could do at best."""
+"""Measure the speed of training, next to what this machine could do at best."""

@@ -19,29 +19,29 @@ _WARM_SHARE = 0.15
 """The part of a run that is not counted: shards fill and processes warm up in it."""
 _LEAST_ROWS = 8
 _INTERVALS = 1.2
-"""Of evaluation in the shortest run that shows what they cost: behind the warm-up, one evaluation for one interval."""
+"""Evaluation intervals in the shortest run that shows their cost: one after the warm-up."""
 
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """What a run achieved."""
+    """The speed of a run."""
 
     frames_per_s: float
     """From the end of the warm-up to the last update; start-up and the last evaluation are not in it."""
     frames: int
     seconds: dict[str, dict[str, float]]
-    """Where the time of each process went, by process and name."""
+    """The seconds of each process, by process and activity."""
 
 
 def long_enough(config: RunConfig, seconds: float, guess_frames_per_s: float) -> float:
-    """The seconds, or more where evaluation would not have its default share in them."""
+    """Return `seconds`, or more where evaluation would not get its default share of them."""
     return max(seconds, _INTERVALS * config.eval_every_frames / guess_frames_per_s)
 
 
 def train(
     config: RunConfig, seconds: float, guess_frames_per_s: float, *, warm_share: float = _WARM_SHARE
 ) -> MeasuredRun:
-    """Train for about `seconds`, if the guess is right; the run's length is given in frames."""
+    """Train for about `seconds`, if the guessed speed is right; the run's length is given in frames."""
     config = sized(config, seconds * guess_frames_per_s)
     with tempfile.TemporaryDirectory(prefix="clearl-bench-") as directory:
         file, out = Path(directory) / "config.yaml", Path(directory) / "run"
@@ -57,7 +57,7 @@ def train(
 
 
 def achieved(rows: Sequence[Row], warm_share: float = _WARM_SHARE) -> tuple[int, float]:
-    """All frames of a run, and its frames per second after the warm-up."""
+    """Return all frames of a run, and its frames per second after the warm-up."""
     marks = [(row["frames"], row["wall_s"]) for row in rows if row["kind"] == "train"]
     if len(marks) < 2:
         raise WorkerError("the measured run was too short for a rate; measure for longer (--seconds)")
@@ -67,7 +67,7 @@ def achieved(rows: Sequence[Row], warm_share: float = _WARM_SHARE) -> tuple[int,
 
 
 def sized(config: RunConfig, frames: float) -> RunConfig:
-    """The settings of a run of about so many frames, and not too short for a rate."""
+    """Return the settings of a run of about `frames` frames that is long enough for a rate."""
     step_frames = config.action_repeat or 1
     least = _LEAST_ROWS * config.record_every_updates * config.batch_unrolls * config.unroll_steps * step_frames
     visits = max(1, len(config.tasks)) * config.cycles

@@ -25,7 +25,7 @@ _SETTINGS = ("suite", "tasks", "torso", "lstm", "slots", "unroll_steps", "batch_
 def measure(
     name: str, *, repeats: int, seconds: float, say: Callable[[str], None], config: RunConfig | None = None
 ) -> dict[str, Any]:
-    """All figures of a workload, as JSON types."""
+    """Return all figures of a workload, as JSON types."""
     config = config or workload(name)
     readings: dict[str, list[Reading]] = {stage: [] for stage in STAGES}
     runs: list[MeasuredRun] = []
@@ -72,20 +72,20 @@ def _result(
 
 
 def spread(values: Iterable[float]) -> dict[str, Any]:
-    """Median, least, most, and every value."""
+    """Return median, least, most, and every value."""
     listed = list(values)
     return {"median": statistics.median(listed), "min": min(listed), "max": max(listed), "values": listed}
 
 
 def breakdown(runs: Iterable[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
-    """For each process, the share of its measured time that each activity took, over all runs."""
+    """Return for each process the share of its measured time that each activity took, over all runs."""
     listed = list(runs)
     processes = dict.fromkeys(process for run in listed for process in run)
     return {process: shares(_sum(run.get(process, {}) for run in listed)) for process in processes}
 
 
 def shares(seconds: Mapping[str, float]) -> dict[str, float]:
-    """Each part of the whole, the largest first."""
+    """Return each part of the whole, the largest first."""
     total = sum(seconds.values()) or 1.0
     return {name: spent / total for name, spent in sorted(seconds.items(), key=lambda item: -item[1])}
 

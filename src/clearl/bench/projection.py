@@ -1,4 +1,4 @@
-"""How long a run would take elsewhere: on one machine and on a cluster, from constants that were measured."""
+"""Project the duration of a run elsewhere: on one machine and on a cluster, from measured constants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SECONDS_A_DAY = 86_400.0
 
 @dataclass(frozen=True)
 class Constants:
-    """What was measured with the network, unrolls and batches of one run; rates are environment frames per second."""
+    """Measurements with the network, unrolls and batches of one run; rates are environment frames per second."""
 
     run: str
     measured_on: str
@@ -27,7 +27,7 @@ class Constants:
 
     @staticmethod
     def of(row: Mapping[str, Any]) -> Constants:
-        """From a row of section `paper` of `benchmarks.growth`."""
+        """Read a row of section `paper` of `benchmarks.growth`."""
         return Constants(
             run=row["run"], measured_on=row["measured_on"], total_frames=row["total_frames"],
             learner_frames_per_s=row["frames_per_s"], worker_frames_per_s=row["worker_frames_per_s"],
@@ -36,32 +36,32 @@ class Constants:
         )  # fmt: skip
 
     def one_machine(self, cores: int) -> float:
-        """Frames per second where workers and learner take turns on the same cores, none of which ever waits."""
+        """Return frames per second where workers and learner take turns on the same cores, none of which ever waits."""
         return 1.0 / (1.0 / (cores * self.worker_frames_per_s) + 1.0 / self.learner_frames_per_s)
 
     def cluster(self, workers: int) -> float:
-        """Frames per second of so many workers, a core each, and one learner on a machine of its own."""
+        """Return frames per second of `workers` workers, a core each, and one learner on a machine of its own."""
         return min(self.produced(workers), self.learner_frames_per_s)
 
     def produced(self, workers: int) -> float:
-        """Frames per second that a learner must take for so many workers never to wait."""
+        """Return the frames per second that a learner must take for `workers` workers never to wait."""
         return workers * self.worker_frames_per_s
 
     @property
     def workers_served(self) -> float:
-        """How many workers one learner keeps up with."""
+        """The number of workers that one learner keeps up with."""
         return self.learner_frames_per_s / self.worker_frames_per_s
 
     def days(self, frames_per_s: float) -> float:
-        """For all frames of the run."""
+        """Return the days that all frames of the run take."""
         return self.total_frames / frames_per_s / _SECONDS_A_DAY
 
     @property
     def replay_bytes(self) -> float:
-        """All records of a full buffer."""
+        """Bytes of all records of a full buffer."""
         return self.buffer_share * self.total_frames * self.replay_bytes_per_frame
 
     @property
     def most_disk_bytes(self) -> float:
-        """The same on disk before segments with too much waste are rewritten."""
+        """Bytes on disk before segments with too much waste are rewritten."""
         return self.replay_bytes / (1.0 - self.waste_share)

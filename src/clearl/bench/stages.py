@@ -1,4 +1,4 @@
-"""Each stage of training alone on all cores: environments and inference one process a core, the learner in one."""
+"""Measure each stage of training alone on all cores: environments and inference one process a core, the learner one."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _ON_EVERY_CORE = ("environment", "inference")
 
 @dataclass(frozen=True)
 class Reading:
-    """What a stage did in one measurement, over all its processes."""
+    """The result of one measurement of a stage, over all its processes."""
 
     frames_per_s: float
     frames_per_cpu_s: float
-    """For each second of one core: on a machine that others use, too, this repeats better than the rate."""
+    """Frames for each second of one core: on a shared machine this repeats better than the rate."""
     split: dict[str, float] = field(default_factory=dict)
     """Seconds by name; the learner's only."""
 
 
 class StageProcesses:
-    """The processes of one stage, which wait while they are not asked. Use as a context."""
+    """The processes of one stage, idle between measurements. Use as a context."""
 
     def __init__(self, name: str, config: RunConfig) -> None:
         self.name, self._config = name, config
@@ -78,7 +78,7 @@ class StageProcesses:
 
 
 def ideal_rate(rates: Sequence[float]) -> float:
-    """The rate of doing all stages one after the other, each at its own: 1 / (sum of 1 / rate)."""
+    """Return the rate of doing all stages one after the other, each at its own: 1 / (sum of 1 / rate)."""
     return 1.0 / sum(1.0 / rate for rate in rates)
 
 

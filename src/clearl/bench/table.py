@@ -7,7 +7,7 @@ from typing import Any
 
 
 def as_table(result: Mapping[str, Any]) -> str:
-    """Rates, the ratio, and where the time of each process went."""
+    """Format the rates, their ratio, and the shares of each process's time."""
     lines = [f"{result['workload']}: {result['repeats']} repeats on {result['cores']} cores", ""]
     lines.append(f"{'frames/s':<24}{'median':>12}{'min':>12}{'max':>12}")
     for name, rate in result["frames_per_s"].items():

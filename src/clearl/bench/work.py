@@ -1,7 +1,6 @@
-"""The program of a process that does one stage of training and nothing else, again and again, while it is asked to.
-
-It is told on stdin what to do (one JSON line), says that it is ready, and answers each number of seconds on stdin with
-how much it did in them.
+"""The program of a process that does one stage of training and nothing else, repeatedly, on request. It reads its task
+on stdin (one JSON line), reports that it is ready, and answers each number of seconds on stdin with the work done in
+them.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _MATMUL_SIZE = 1536
 
 @dataclass(frozen=True)
 class Work:
-    """One piece of it, which says how many frames (or operations) it was."""
+    """Do one piece of work; return how many frames (or operations) it was."""
 
     once: Callable[[], int]
     flops_per_frame: float = 0.0
@@ -64,7 +63,7 @@ def environment(config: RunConfig, processes: int) -> Work:
 
 
 def inference(config: RunConfig, processes: int) -> Work:
-    """The network's answer to one observation of each of this process's slots."""
+    """Run the network on one observation of each of this process's slots."""
     torch.set_num_threads(1)
     spec = make_suite(config.suite, config.tasks, config).spec
     network = _network(config, spec)
@@ -88,7 +87,7 @@ def inference(config: RunConfig, processes: int) -> Work:
 
 
 def learner(config: RunConfig, processes: int) -> Work:
-    """One optimiser step on a batch of noise, half of it replay, with all cores as threads."""
+    """Make one optimiser step on a batch of noise, half of it replay, with all cores as threads."""
     torch.set_num_threads(cores())
     spec = make_suite(config.suite, config.tasks, config).spec
     network = _network(config, spec)
@@ -111,7 +110,7 @@ def learner(config: RunConfig, processes: int) -> Work:
 
 
 def matmul(config: RunConfig, processes: int) -> Work:
-    """Matrix products of a size that no cache holds: the peak that a learner could reach. Counts operations."""
+    """Multiply matrices of a size that no cache holds: the peak that a learner could reach. Counts operations."""
     torch.set_num_threads(cores())
     left, right = torch.rand(_MATMUL_SIZE, _MATMUL_SIZE), torch.rand(_MATMUL_SIZE, _MATMUL_SIZE)
     result = torch.empty(_MATMUL_SIZE, _MATMUL_SIZE)
@@ -127,7 +126,7 @@ STAGES = {"environment": environment, "inference": inference, "learner": learner
 
 
 def noise(layout: UnrollLayout, count: int) -> Unroll:
-    """Unrolls of noise in the shapes of experience."""
+    """Make unrolls of noise in the shapes of experience."""
     rng, rows = generator(0, "noise"), layout.empty(count)
     observation = layout.spec.observation
     for name, part in observation.parts.items():
@@ -148,7 +147,7 @@ def noise(layout: UnrollLayout, count: int) -> Unroll:
 
 
 def noise_batch(layout: UnrollLayout, config: RunConfig) -> Batch:
-    """A batch of noise, half of it replay; with pairs both as much of it as `replay_ratio` says, on top."""
+    """Return a batch of noise, half of it replay; with pairs both as much of it as `replay_ratio` says, on top."""
     is_replay = np.arange(config.batch_unrolls) % 2 == 0
     if config.pairs == "both":
         on_top = round((config.replay_ratio or 1.0) * config.batch_unrolls)

@@ -1,4 +1,4 @@
-"""What `clearl bench` measures: CLEAR 50-50 with `local` on one kind of task each, as settings of a run."""
+"""The workloads of `clearl bench`: CLEAR 50-50 with `local` on one kind of task each, as settings of a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WORKLOADS: dict[str, dict[str, Any]] = {
 
 
 def workload(name: str, **changes: Any) -> RunConfig:
-    """The settings of a workload, perhaps with some of them changed."""
+    """Return the settings of a workload, perhaps with some of them changed."""
     if name not in WORKLOADS:
         raise UnknownNameError("workload", name, [*WORKLOADS, "all"])
     return resolve(flags=_COMMON | WORKLOADS[name] | changes)

@@ -23,12 +23,12 @@ Args = TypeVar("Args")
 
 
 def parse(kind: type[Args], argv: Sequence[str], *, verb: str, about: str) -> Args:
-    """The flags of a verb as the dataclass that describes them."""
+    """Return the flags of a verb as the dataclass that describes them."""
     return kind(**_given(kind, settings_of(kind), argv, verb=verb, about=about))
 
 
 def parse_run(kind: type[Args], argv: Sequence[str], *, verb: str, about: str) -> tuple[Args, dict[str, Any]]:
-    """The same for a verb that also takes every setting of a run; those that were given come second.
+    """Return the same for a verb that also takes every setting of a run; those that were given come second.
 
     Modules of `--imports` are imported first: the methods and suites that they register may declare flags.
     """
@@ -45,7 +45,7 @@ def _named_imports(argv: Sequence[str]) -> list[str]:
 
 
 def _given(kind: type, known: Mapping[str, Setting], argv: Sequence[str], *, verb: str, about: str) -> dict[str, Any]:
-    """The values that `argv` gives, by name. `--help` prints and exits."""
+    """Return the values that `argv` gives, by name. `--help` prints and exits."""
     positionals = _positionals(kind)
     wants_help = any(token in ("-h", "--help") for token in argv)
     given = set() if wants_help else _check(argv, known, positionals, verb)
@@ -58,7 +58,7 @@ def _given(kind: type, known: Mapping[str, Setting], argv: Sequence[str], *, ver
 
 
 def _check(argv: Sequence[str], settings: Mapping[str, Setting], positionals: Sequence[str], verb: str) -> set[str]:
-    """The names of the fields that `argv` gives. Refuses what tyro would refuse, but in one line."""
+    """Return the names of the fields that `argv` gives. Refuses what tyro would refuse, but in one line."""
     given: list[str] = []
     free = [name for name in positionals if settings[name].kind is not tuple]
     many = [name for name in positionals if settings[name].kind is tuple]
@@ -116,7 +116,7 @@ def _remedy(given: Sequence[str], settings: Mapping[str, Setting], token: str) -
 
 
 def _named(flag: str, settings: Mapping[str, Setting], positionals: Sequence[str], verb: str) -> Setting:
-    """The setting that a flag sets; underscores are as good as hyphens."""
+    """Return the setting that a flag sets; underscores are as good as hyphens."""
     known = dict(_flags(settings, positionals))
     name = flag.replace("_", "-")
     if name in known:
@@ -140,7 +140,10 @@ def _flags(settings: Mapping[str, Setting], positionals: Sequence[str]) -> Itera
 def _read_with_tyro(
     argv: Sequence[str], known: Mapping[str, Setting], positionals: Sequence[str], *, verb: str, about: str
 ) -> dict[str, Any]:
-    """Every flag as text, or as a truth value: parsed as strings so that our own validation reports bad values."""
+    """Return every flag as text, or as a truth value.
+
+    Parsed as strings so that our own validation reports bad values.
+    """
     import tyro
 
     fields: list[Any] = []
@@ -159,7 +162,7 @@ def _read_with_tyro(
 
 
 def _tyro_field(setting: Setting, positional: bool) -> Any:
-    """A flag as a field of a dataclass for tyro."""
+    """Return a flag as a field of a dataclass for tyro."""
     import tyro
 
     many = setting.kind is tuple and positional
@@ -175,7 +178,7 @@ def _tyro_field(setting: Setting, positional: bool) -> Any:
 
 
 def _default(setting: Setting) -> str:
-    """What the help says of the default; nothing where the text says it already."""
+    """Write the default for the help; nothing where the text says it already."""
     default = setting.default
     if default is MISSING:
         return "(required)"
@@ -207,7 +210,7 @@ def _positionals(kind: type) -> list[str]:
 
 
 def _flag(name: str) -> str:
-    """A trailing underscore keeps a field from being a keyword of Python: `from_` is `--from`."""
+    """Spell the flag of a field; `from_`, which must not be a keyword of Python, is `--from`."""
     return "--" + name.rstrip("_").replace("_", "-")
 
 

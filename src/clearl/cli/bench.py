@@ -1,4 +1,4 @@
-"""`clearl bench`: how fast training is here, next to what this machine could do at best."""
+"""`clearl bench`: measure the speed of training, next to what this machine could do at best."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ evaluation, and print what the run achieves of the ideal, 1 / (sum of 1 / rate).
 
 @dataclass(frozen=True)
 class BenchArgs:
-    """What `clearl bench` takes."""
+    """Flags of `clearl bench`."""
 
     workload: Annotated[str, POSITIONAL, f"{', '.join(WORKLOADS)}, or all"]
     json: Annotated[str | None, "write all figures to this file, too"] = None
@@ -27,7 +27,7 @@ class BenchArgs:
 
 
 def main(argv: list[str]) -> int:
-    """Run the verb; the exit code."""
+    """Run the verb; return the exit code."""
     args = parse(BenchArgs, argv, verb="bench", about=ABOUT)
     names = list(WORKLOADS) if args.workload == "all" else [args.workload]
     for name in names:

@@ -1,4 +1,4 @@
-"""`clearl check`: is an environment fit for training, and if not, what to change."""
+"""`clearl check`: find out whether an environment is fit for training, and if not, what to change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ABOUT = "Play environments at random and say what would hurt training, with the 
 
 @dataclass(frozen=True)
 class CheckArgs:
-    """What `clearl check` takes."""
+    """Flags of `clearl check`."""
 
     environments: Annotated[tuple[str, ...], POSITIONAL, "Gymnasium ids, as gym:CartPole-v1 or gym:A-v0,B-v0"]
     steps: Annotated[int, Between(1, 10_000_000), "random steps to play"] = 2_000
@@ -32,7 +32,7 @@ class CheckArgs:
 
 
 def main(argv: list[str]) -> int:
-    """Run the verb; the exit code."""
+    """Run the verb; return the exit code."""
     args = parse(CheckArgs, argv, verb="check", about=ABOUT)
     ids = [name for group in args.environments for name in group.removeprefix("gym:").split(",") if name]
     if not ids:
@@ -54,14 +54,14 @@ def main(argv: list[str]) -> int:
 
 
 class _Watchdog:
-    """Ends the process where an environment does not return: nothing else stops code that hangs outside of Python."""
+    """Ends the process if an environment does not return: nothing else stops code that hangs outside of Python."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._last = (time.monotonic(), "")
 
     def beat(self, what: str) -> None:
-        """The environment is asked for `what`."""
+        """Note that the environment is asked for `what`."""
         self._last = (time.monotonic(), what)
 
     @contextmanager

@@ -15,7 +15,7 @@ ABOUT = """Train the plain baseline and CLEAR on the same cyclic sequence of Min
 forgets. Two games take at most ten minutes on two cores; --fast takes three control schemes of one game."""
 
 ARMS = {"sequential": "baseline", "clear": "clear"}
-"""Names that reports know, and the method of each."""
+"""The arms by the names that reports know, and the method of each."""
 GAMES: dict[str, Any] = {
     "tasks": ("breakout", "space_invaders"), "cycles": 2, "frames_per_visit": 700_000,
     "pairs": "both",  # visits this short leave no new experience to spare; the baseline has no pairs
@@ -24,7 +24,7 @@ GAMES: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class DemoArgs:
-    """What `clearl demo` takes."""
+    """Flags of `clearl demo`."""
 
     fast: Annotated[bool, "three control schemes of Breakout instead of two games"] = False
     seed: Annotated[int, Between(0, 2**63 - 1), "every random number follows from it"] = 0
@@ -45,7 +45,7 @@ def arms(args: DemoArgs) -> dict[str, RunConfig]:
 
 
 def main(argv: list[str]) -> int:
-    """Run the verb; the exit code."""
+    """Run the verb; return the exit code."""
     args = parse(DemoArgs, argv, verb="demo", about=ABOUT)
     configs = arms(args)
 

@@ -1,4 +1,4 @@
-"""`clearl doctor`: what is installed, what is missing, and how to get it."""
+"""`clearl doctor`: list what is installed, what is missing, and how to get it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class DoctorArgs:
 
 
 def main(argv: list[str]) -> int:
-    """Run the verb; the exit code. What is missing is no error: few need everything."""
+    """Run the verb; return the exit code. What is missing is no error: few need everything."""
     parse(DoctorArgs, argv, verb="doctor", about=ABOUT)
 
     from clearl.doctor import examine

@@ -1,4 +1,4 @@
-"""`clearl eval`: how well the trained agent does."""
+"""`clearl eval`: measure the trained agent's scores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ABOUT = "Play whole episodes of every task with the newest good checkpoint of a 
 
 @dataclass(frozen=True)
 class EvalArgs:
-    """What `clearl eval` takes."""
+    """Flags of `clearl eval`."""
 
     run: Annotated[str, POSITIONAL, "the run directory"]
     episodes: Annotated[int, Between(1, 100_000), "episodes of each task"] = 32
@@ -27,7 +27,7 @@ class EvalArgs:
 
 
 def main(argv: list[str]) -> int:
-    """Run the verb; the exit code."""
+    """Run the verb; return the exit code."""
     args = parse(EvalArgs, argv, verb="eval", about=ABOUT)
 
     from clearl.play import evaluate, open_parts

@@ -17,7 +17,7 @@ torch: policy.pt2, which needs torch only. policy.json then describes inputs, ou
 
 @dataclass(frozen=True)
 class ExportArgs:
-    """What `clearl export` takes."""
+    """Flags of `clearl export`."""
 
     run: Annotated[str, POSITIONAL, "the run directory"]
     out: Annotated[str, "the directory to write to: new or empty"]
@@ -30,7 +30,7 @@ class ExportArgs:
 
 
 def main(argv: list[str]) -> int:
-    """Run the verb; the exit code."""
+    """Run the verb; return the exit code."""
     args = parse(ExportArgs, argv, verb="export", about=ABOUT)
 
     from clearl.artifacts import export_agent

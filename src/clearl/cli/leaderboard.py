@@ -16,14 +16,14 @@ interval over seeds. Writes index.html (opens offline), leaderboard.md and leade
 
 @dataclass(frozen=True)
 class LeaderboardArgs:
-    """What `clearl leaderboard` takes."""
+    """Flags of `clearl leaderboard`."""
 
     runs: Annotated[tuple[str, ...], POSITIONAL, "run directories, or directories with runs in them"]
     out: Annotated[str, "the directory to write to"] = "leaderboard"
 
 
 def main(argv: list[str]) -> int:
-    """Run the verb; the exit code."""
+    """Run the verb; return the exit code."""
     args = parse(LeaderboardArgs, argv, verb="leaderboard", about=ABOUT)
 
     from clearl.report import make_leaderboard

@@ -14,13 +14,13 @@ ABOUT = "Show the names that flags take: methods, corrections, suites, tasks, pr
 
 @dataclass(frozen=True)
 class ListArgs:
-    """What `clearl list` takes."""
+    """Flags of `clearl list`."""
 
     what: Annotated[tuple[str, ...], POSITIONAL, "which of them; default: all"] = ()
 
 
 def main(argv: list[str]) -> int:
-    """Run the verb; the exit code."""
+    """Run the verb; return the exit code."""
     args = parse(ListArgs, argv, verb="list", about=ABOUT)
     for name in args.what:
         if name not in LISTS:

@@ -40,7 +40,7 @@ INTERRUPTED = 130
 
 
 def usage() -> str:
-    """The text of `clearl --help`."""
+    """Return the text of `clearl --help`."""
     width = max(map(len, VERBS)) + 2
     lines = [f"  {verb:<{width}}{text}" for verb, text in VERBS.items()]
     head = (
@@ -63,7 +63,7 @@ def run_command() -> NoReturn:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a verb; the exit code. What a user did wrong is one line and code 2, Ctrl-C is code 130."""
+    """Run a verb; return the exit code. A user's mistake is one line and code 2, Ctrl-C is code 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     open_standard_descriptors()
     accept_any_terminal()

@@ -44,7 +44,7 @@ def tell(line: str) -> None:
 
 
 def warn(line: str) -> None:
-    """Say something on stderr that a user should know and that ends nothing."""
+    """Print a warning on stderr that does not end the command."""
     print(f"clearl: {line}", file=sys.stderr, flush=True)
 
 

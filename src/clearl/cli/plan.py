@@ -12,7 +12,7 @@ _WIDTH = 72
 
 
 def draw_plans(plans: Sequence[Plan], *, plain: bool = False) -> str:
-    """Every plan with its tasks, lengths and shares; `plain` for terminals that have only ASCII."""
+    """Return every plan with its tasks, lengths and shares; `plain` for terminals that have only ASCII."""
     return "\n\n".join(_draw(plan, _ASCII_SHADES if plain else _SHADES) for plan in plans)
 
 
@@ -36,7 +36,7 @@ def _heading(plan: Plan) -> str:
 
 
 def _columns(plan: Plan) -> Iterator[tuple[Segment, float]]:
-    """The segment under each column, and the share of it that has passed there; by episodes all are as wide."""
+    """Yield the segment under each column, and the share of it that has passed there; by episodes all are as wide."""
     by_frames = plan.cycle_frames is not None
     lengths = [float(segment.frames or 0) if by_frames else 1.0 for segment in plan.segments]
     total, index, start = sum(lengths), 0, 0.0

@@ -17,7 +17,7 @@ clearl.load_agent("hf:ORG/NAME") loads it anywhere. Log in first, with `hf auth 
 
 @dataclass(frozen=True)
 class PushArgs:
-    """What `clearl push` takes."""
+    """Flags of `clearl push`."""
 
     name: Annotated[str, POSITIONAL, "ORG/NAME on the hub; made if it is not there"]
     run: Annotated[str, POSITIONAL, "the run directory"]
@@ -28,7 +28,7 @@ class PushArgs:
 
 
 def main(argv: list[str]) -> int:
-    """Run the verb; the exit code."""
+    """Run the verb; return the exit code."""
     args = parse(PushArgs, argv, verb="push", about=ABOUT)
 
     from clearl.artifacts import export_agent

@@ -15,7 +15,7 @@ Runs that differ only in their seed make one arm; directories are searched for r
 
 @dataclass(frozen=True)
 class ReportArgs:
-    """What `clearl report` takes."""
+    """Flags of `clearl report`."""
 
     runs: Annotated[tuple[str, ...], POSITIONAL, "run directories, or directories with runs in them"]
     out: Annotated[str, "the directory to write to"] = "report"
@@ -24,7 +24,7 @@ class ReportArgs:
 
 
 def main(argv: list[str]) -> int:
-    """Run the verb; the exit code."""
+    """Run the verb; return the exit code."""
     args = parse(ReportArgs, argv, verb="report", about=ABOUT)
     show_report([Path(run) for run in args.runs], Path(args.out), title=args.title, paper=args.paper)
     return 0

@@ -24,7 +24,7 @@ ABOUT = "Run all arms and seeds of one experiment of the paper, then draw its re
 
 @dataclass(frozen=True)
 class ReproduceArgs:
-    """What `clearl reproduce` takes."""
+    """Flags of `clearl reproduce`."""
 
     name: Annotated[str, POSITIONAL, "an experiment, e.g. stability; they are listed above"]
     scale: Annotated[Scale, "smoke: seconds; laptop: MinAtar, about an hour; paper: as far as published"] = "laptop"
@@ -36,7 +36,7 @@ class ReproduceArgs:
 
 
 def main(argv: list[str]) -> int:
-    """Run the verb; the exit code."""
+    """Run the verb; return the exit code."""
     args = parse(ReproduceArgs, argv, verb="reproduce", about=ABOUT)
     runs = _only(args.only, planned_runs(args.name, args.scale, args.seeds))
     jobs = args.jobs or (1 if args.scale == "paper" else cores())

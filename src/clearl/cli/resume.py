@@ -19,7 +19,7 @@ Flags may change what does not touch learning: evaluation, checkpoints, mirrors,
 
 @dataclass(frozen=True)
 class ResumeArgs:
-    """What `clearl resume` takes beside the settings of a run."""
+    """Flags of `clearl resume` beside the settings of a run."""
 
     run: Annotated[str, POSITIONAL, "the run directory"]
     arm: Annotated[str | None, "another name under which reports show this run"] = None
@@ -28,7 +28,7 @@ class ResumeArgs:
 
 
 def main(argv: list[str]) -> int:
-    """Run the verb; the exit code."""
+    """Run the verb; return the exit code."""
     args, flags = parse_run(ResumeArgs, argv, verb="resume", about=ABOUT)
     run_dir = RunDir.open(Path(args.run))
     text, source = run_dir.config_text, str(run_dir.path / CONFIG_FILE)

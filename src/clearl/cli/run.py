@@ -29,7 +29,7 @@ Settings come from the defaults, then --preset, then --config, then the flags be
 
 @dataclass(frozen=True)
 class RunArgs:
-    """What `clearl run` takes beside the settings of a run."""
+    """Flags of `clearl run` beside the settings of a run."""
 
     out: Annotated[str | None, "the run directory: made, or resumed if it holds this run"] = None
     config: Annotated[str | None, "a YAML file with settings, such as config.yaml of another run"] = None
@@ -43,7 +43,7 @@ class RunArgs:
 
 
 def main(argv: list[str]) -> int:
-    """Run the verb; the exit code."""
+    """Run the verb; return the exit code."""
     args, flags = parse_run(RunArgs, argv, verb="run", about=ABOUT)
     if args.from_ is not None or args.extend is not None:
         return go_on(args, flags)
@@ -111,7 +111,7 @@ def _draw(plans: Sequence[Plan]) -> None:
 
 
 def train(config: RunConfig, out: str, **options: Any) -> int:
-    """Train into `out` and say how it ended; the exit code."""
+    """Train into `out` and say how it ended; return the exit code."""
     if options.get("console"):
         _announce(out)
     with prewarm(config, "clearl.wiring"):

@@ -1,4 +1,4 @@
-"""What `clearl report` and `clearl demo` show at the end: one table, one sentence, and where the page is."""
+"""The end of `clearl report` and `clearl demo`: one table, one sentence, and the path of the page."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ ABOUT = (
 
 @dataclass(frozen=True)
 class SweepArgs:
-    """What `clearl sweep` takes."""
+    """Flags of `clearl sweep`."""
 
     files: Annotated[tuple[str, ...], POSITIONAL, "sweep files, in the order in which they are run"]
     out: Annotated[str, "where runs and reports go"] = "runs/sweep"
@@ -32,7 +32,7 @@ class SweepArgs:
 
 
 def main(argv: list[str]) -> int:
-    """Run the verb; the exit code."""
+    """Run the verb; return the exit code."""
     args = parse(SweepArgs, argv, verb="sweep", about=ABOUT)
 
     from clearl.reproduce.sweep import command_lines, load_sweep

@@ -20,7 +20,7 @@ segment ended with, so that forgetting can be seen. A run keeps weights of its l
 
 @dataclass(frozen=True)
 class VideoArgs:
-    """What `clearl video` takes."""
+    """Flags of `clearl video`."""
 
     run: Annotated[str, POSITIONAL, "the run directory"]
     task: Annotated[
@@ -35,7 +35,7 @@ class VideoArgs:
 
 
 def main(argv: list[str]) -> int:
-    """Run the verb; the exit code."""
+    """Run the verb; return the exit code."""
     args = parse(VideoArgs, argv, verb="video", about=ABOUT)
     suffix = Path(args.out).suffix if args.out else ".gif"
     if suffix not in (".gif", ".mp4"):

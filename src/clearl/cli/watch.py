@@ -15,7 +15,7 @@ needs no network: it is served on this machine's loopback address. Ctrl-C ends i
 
 @dataclass(frozen=True)
 class WatchArgs:
-    """What `clearl watch` takes."""
+    """Flags of `clearl watch`."""
 
     runs: Annotated[tuple[str, ...], POSITIONAL, "run directories, or directories with runs in them"]
     port: Annotated[int, Between(0, 65_535), "port to listen on; 0 takes any that is free"] = 0
@@ -25,7 +25,7 @@ class WatchArgs:
 
 
 def main(argv: list[str]) -> int:
-    """Run the verb; the exit code."""
+    """Run the verb; return the exit code."""
     args = parse(WatchArgs, argv, verb="watch", about=ABOUT)
 
     from clearl.watch.server import serve

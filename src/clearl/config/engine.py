@@ -93,7 +93,7 @@ class Setting:
     is_size: bool = False
 
     def checked(self, value: Any) -> Any:
-        """The value in the field's own type, or an error that names the field and what it takes."""
+        """Return the value in the field's own type, or an error that names the field and what it takes."""
         if value is None and self.optional:
             return None
         for word in self.words:
@@ -106,7 +106,7 @@ class Setting:
 
     @property
     def expected(self) -> str:
-        """What the field takes, in words."""
+        """The accepted values, in words."""
         if get_origin(self.kind) is Literal:
             text = "one of " + ", ".join(get_args(self.kind))
         else:
@@ -119,7 +119,7 @@ class Setting:
 
 @cache
 def settings_of(kind: type) -> dict[str, Setting]:
-    """Every field of an annotated dataclass by name, in order."""
+    """Return every field of an annotated dataclass by name, in order."""
     hints = get_type_hints(kind, include_extras=True)
     return {field.name: _setting(kind, field, hints[field.name]) for field in dataclasses.fields(kind)}
 
@@ -148,7 +148,7 @@ def _setting(kind: type, field: dataclasses.Field[Any], hint: Any) -> Setting:
 
 
 def _converted(value: Any, kind: Any) -> Any:
-    """`value` as `kind`, or None. Numbers may come as text: YAML takes 6e-4 for one."""
+    """Convert `value` to `kind`, or return None. Numbers may come as text: YAML takes 6e-4 for text."""
     if get_origin(kind) is Literal:
         return value if value in get_args(kind) else None
     if kind is bool:
@@ -174,7 +174,7 @@ _NUMBER_LENGTH = 64
 
 
 def _as_number(text: str) -> int | float:
-    """A number as people write it: 100_000, 1e5, 100k, 2M, 2.5M. Whole ones are exact."""
+    """Parse a number as people write it: 100_000, 1e5, 100k, 2M, 2.5M. Whole ones are exact."""
     text = text.strip()
     power = _THOUSANDS.get(text[-1:].lower(), 0)
     digits = text[:-1] if power else text
@@ -194,7 +194,7 @@ _UNITS = {"k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def as_bytes(value: Any) -> Any:
-    """A size as people write it, in bytes: 20GB, 1.5 TB, 512MiB, 512M; anything else as it is."""
+    """Parse a size as people write it to bytes: 20GB, 1.5 TB, 512MiB, 512M; anything else stays as it is."""
     found = re.fullmatch(r"\s*([\d._]+)\s*([kmgt]?)(i?)b?\s*", value, re.IGNORECASE) if isinstance(value, str) else None
     if found is None or (found[3] and not found[2]):
         return value
@@ -206,7 +206,7 @@ def as_bytes(value: Any) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A value for an error message, cut where it is long: a stranger's file must not fill the terminal."""
+    """Return a value for an error message, cut where it is long: a stranger's file must not fill the terminal."""
     return _BRIEF.repr(value)
 
 
@@ -236,7 +236,7 @@ def _not_plain(what: str, mark: Any) -> yaml.YAMLError:
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file, neither keys nor values checked."""
+    """Return the mapping in a YAML file, neither keys nor values checked."""
     try:
         return parse_yaml(read_plain(path, cap_nbytes=_MAX_FILE_BYTES).decode(), str(path))
     except CorruptFileError as error:
@@ -246,7 +246,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, source: str = "config") -> dict[str, Any]:
-    """The mapping in a YAML text, neither keys nor values checked."""
+    """Return the mapping in a YAML text, neither keys nor values checked."""
     try:
         loaded = yaml.load(text, _PlainLoader)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: a number of thousands of digits
@@ -259,7 +259,7 @@ def parse_yaml(text: str, source: str = "config") -> dict[str, Any]:
 
 
 def dump_yaml(values: Mapping[str, Any]) -> str:
-    """Settings as YAML, in their order."""
+    """Write settings as YAML, in their order."""
     plain = {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
     text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
     # Unicode's own line breaks would be read back as spaces: then everything beyond ASCII is escaped.

@@ -23,7 +23,7 @@ _REGISTRIES = ("clearl.methods:METHODS", "clearl.methods:CORRECTIONS", "clearl.s
 
 
 def owned_settings() -> Mapping[str, Setting]:
-    """Every setting that a registered method or suite declares, by name."""
+    """Return every setting that a registered method or suite declares, by name."""
     return _collected(_state())
 
 
@@ -41,7 +41,7 @@ def _collected(_: tuple[Any, ...]) -> Mapping[str, Setting]:
 
 
 def recorded_settings(config: RunConfig) -> list[str]:
-    """The settings that a config file records: those of our own plug-ins, and of others that the run uses.
+    """Return the settings that a config file records: those of our own plug-ins, and of others that the run uses.
 
     Whoever reads the file need not have plug-ins installed that the run did not use.
     """
@@ -56,7 +56,7 @@ def recorded_settings(config: RunConfig) -> list[str]:
 
 
 def check_owned(config: RunConfig) -> Iterator[str]:
-    """A message for everything that an owner finds at odds, by a static method `conflicts(config)` of its settings."""
+    """Yield every conflict that an owner finds by a static method `conflicts(config)` of its settings."""
     for kind in _kinds(_state()):
         if (conflicts := getattr(kind, "conflicts", None)) is not None:
             yield from conflicts(config)

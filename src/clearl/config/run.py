@@ -40,7 +40,7 @@ class RunConfig:
     a method or a suite declares are attributes like the fields below: `config.ewc_lambda`.
     """
 
-    # What is trained, on what, in which order.
+    # The method, the tasks and their order.
     method: Annotated[str, "the algorithm; `clearl list methods` shows them"] = "clear"
     suite: Annotated[str, "where the tasks come from, e.g. minatar, atari, gym:CartPole-v1"] = "minatar"
     tasks: Annotated[tuple[str, ...], "comma-separated, in the order of training; default: those of the suite"] = ()
@@ -70,7 +70,7 @@ class RunConfig:
         "modules to import first, e.g. one that registers your environments",
     ] = ()
 
-    # Who runs it.
+    # Processes.
     runtime: Annotated[
         Literal["inline", "local", "ray"], Tag.MACHINE, "one process, worker processes, or a Ray cluster"
     ] = "local"
@@ -220,7 +220,7 @@ class RunConfig:
             raise ConfigError(conflict)
 
     def __getattr__(self, name: str) -> Any:
-        """A setting that a method or a suite declares; called only for names that are no field."""
+        """Return a setting that a method or a suite declares; called only for names that are no field."""
         owned = dict(self.__dict__.get("owned", ()))
         if name not in owned and (name.startswith("_") or name not in owned_settings()):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -228,11 +228,11 @@ class RunConfig:
 
     @property
     def mirror_names(self) -> tuple[str, ...]:
-        """Where rows go beside the metrics file."""
+        """Mirrors that rows are sent to beside the metrics file."""
         return (*(name for name in ("tensorboard", "wandb", "trackio") if getattr(self, name)), *self.mirrors)
 
     def buffer_size_frames(self, total_frames: int | None) -> int:
-        """Frames that the replay buffer holds, out of `total_frames` of training (None: unknown, by episodes).
+        """Return the frames that the replay buffer holds, of `total_frames` of training (None: unknown, by episodes).
 
         Not for a buffer in bytes, whose frames depend on the tasks: see `clearl.wiring.buffer_size_frames`.
         """
@@ -251,7 +251,10 @@ def _core() -> dict[str, Setting]:
 
 
 def settings() -> dict[str, Setting]:
-    """Every setting of a run: the fields of `RunConfig`, and those that registered methods and suites declare."""
+    """Return every setting of a run.
+
+    The fields of `RunConfig`, and those that registered methods and suites declare.
+    """
     owned, core = dict(owned_settings()), _core()
     for name in owned.keys() & core.keys():
         raise ConfigError(f"setting {name!r} of {owned[name].group!r} is one of every run; give yours another name")
@@ -259,7 +262,7 @@ def settings() -> dict[str, Setting]:
 
 
 def names_tagged(*tags: Tag) -> frozenset[str]:
-    """The settings that carry one of the tags."""
+    """Return the settings that carry one of the tags."""
     return frozenset(name for name, setting in settings().items() if setting.tags & {*tags})
 
 
@@ -268,7 +271,7 @@ MAY_CHANGE = frozenset(name for name, it in _core().items() if it.tags & {Tag.PL
 
 
 def _conflicts(c: RunConfig) -> Iterator[str]:
-    """What no single field can say: a message for everything that does not go together."""
+    """Yield a message for every combination of settings that does not go together."""
     if (c.frames_per_visit is None) == (c.episodes_per_visit is None):
         yield "give either frames_per_visit or episodes_per_visit, and none for the other"
     if c.batch_unrolls > c.slots:
@@ -326,7 +329,7 @@ _EXCLUSIVE = (
 def resolve(
     preset: str | None = None, file: str | Path | None = None, flags: Mapping[str, Any] | None = None
 ) -> RunConfig:
-    """The settings of a run: default < preset < file < flag. The preset may be named by any of the three."""
+    """Return the settings of a run: default < preset < file < flag. The preset may be named by any of the three."""
     flags = dict(flags or {})
     in_file = load_settings(Path(file)) if file is not None else {}
     name = flags.get("preset") or preset or in_file.get("preset")
@@ -340,13 +343,13 @@ def resolve(
 
 
 def with_alternatives_unset(layer: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that a layer gives, and none or the default for those that they replace."""
+    """Return the settings that a layer gives, and none or the default for those that they replace."""
     groups = (group for group in _EXCLUSIVE if any(layer.get(key) is not None for key in group))
     return {key: _unset(key) for group in groups for key in group} | dict(layer)
 
 
 def _unset(key: str) -> Any:
-    """What a field says when another of its group is given."""
+    """Return the value of a field when another of its group is given."""
     return None if settings()[key].optional else settings()[key].default
 
 
@@ -360,12 +363,12 @@ def _check_keys(layer: Mapping[str, Any]) -> None:
 
 
 def preset_names() -> list[str]:
-    """The presets that come with the package."""
+    """Return the presets that come with the package."""
     return sorted(path.stem for path in PRESETS_DIR.glob("*.yaml"))
 
 
 def load_preset(name: str) -> dict[str, Any]:
-    """The settings of a preset, by name. A preset may start from another one, which it names."""
+    """Return the settings of a preset, by name. A preset may start from another one, which it names."""
     if name not in preset_names():
         raise UnknownNameError("preset", str(name), preset_names())
     own = load_settings(PRESETS_DIR / f"{name}.yaml")
@@ -374,31 +377,34 @@ def load_preset(name: str) -> dict[str, Any]:
 
 
 def load_settings(path: Path) -> dict[str, Any]:
-    """The settings that a YAML file gives; the keys are checked, the values when a config is made of them."""
+    """Return the settings that a YAML file gives; the keys are checked, the values when a config is made of them."""
     loaded = load_yaml(path)
     _check_keys(loaded)
     return loaded
 
 
 def parse_settings(text: str, source: str = "config") -> dict[str, Any]:
-    """The settings in a YAML text, which is a flat mapping of field names to values."""
+    """Return the settings in a YAML text, which is a flat mapping of field names to values."""
     loaded = parse_yaml(text, source)
     _check_keys(loaded)
     return loaded
 
 
 def to_yaml(config: RunConfig) -> str:
-    """The resolved config as `config.yaml` of a run directory: every field, and the settings of methods and suites."""
+    """Return the resolved config as `config.yaml` of a run directory.
+
+    Every field, and the settings of methods and suites.
+    """
     names = [*_core(), *recorded_settings(config)]
     return dump_yaml({name: getattr(config, name) for name in names} | dict(config.owned))
 
 
 def from_yaml(text: str, source: str = "config") -> RunConfig:
-    """The config that `to_yaml` wrote; fields that are missing take their defaults."""
+    """Return the config that `to_yaml` wrote; fields that are missing take their defaults."""
     return RunConfig(**parse_settings(text, source))
 
 
 def diff(old: RunConfig, new: RunConfig) -> dict[str, tuple[Any, Any]]:
-    """The settings in which two configs differ: name -> (old, new)."""
+    """Return the settings in which two configs differ: name -> (old, new)."""
     pairs = ((name, getattr(old, name), getattr(new, name)) for name in settings())
     return {name: (a, b) for name, a, b in pairs if a != b}

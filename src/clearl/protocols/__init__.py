@@ -1,4 +1,4 @@
-"""Protocols by name: in which order, how long and by how many networks the tasks of a suite are learnt."""
+"""Protocols by name: each fixes the order of a suite's tasks, their length and the number of networks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROTOCOLS: Registry[Callable[[Sequence[str], RunConfig], list[Plan]]] = Registry
 
 
 def make_plans(config: RunConfig, tasks: Sequence[str]) -> list[Plan]:
-    """The plans of `config.protocol` for the tasks of a suite: one for each network that is trained."""
+    """Return the plans of `config.protocol` for the tasks of a suite: one for each network that is trained."""
     plan = PROTOCOLS.get(config.protocol)
     if not tasks:
         raise ConfigError("a plan needs at least one task")

@@ -13,7 +13,7 @@ from clearl.tasks.plan import Plan, Segment, single
 
 
 def drift(tasks: Sequence[str], config: RunConfig) -> list[Plan]:
-    """A way through the tasks, in equal segments from each to the next, as long as `sequential` in all.
+    """Plan a way through the tasks, in equal segments from each to the next, as long as `sequential` in all.
 
     `drift_shape` says which way. linear: from the first to the last, and back in the next cycle. periodic: there and
     back in each cycle. random-walk: to a neighbour at random, drawn from the seed. steps: from the first to the last,
@@ -53,7 +53,7 @@ def _way(tasks: list[str], config: RunConfig) -> list[str]:
 
 
 def _repeated(tasks: list[str], cycles: int) -> list[str]:
-    """From the first to the last, and back from there in the next cycle: the world never jumps."""
+    """Repeat the way from the first to the last, back in every second cycle: the world never jumps."""
     way = list(tasks)
     for number in range(1, cycles):
         way += tasks[-2::-1] if number % 2 else tasks[1:]

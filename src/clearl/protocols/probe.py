@@ -11,7 +11,7 @@ from clearl.tasks.plan import Plan, single
 
 
 def probe(tasks: Sequence[str], config: RunConfig) -> list[Plan]:
-    """The sequence of the other tasks, with one visit to `probe_task` before visit number `probe_position` (from 0)."""
+    """Plan the sequence of the other tasks, with one visit to `probe_task` before visit `probe_position` (from 0)."""
     assert config.probe_task is not None, "RunConfig asks for it where the protocol is probe"
     if is_forever(config):
         raise ConfigError("protocol probe counts its visits: cycles must be a number, not forever")

@@ -16,7 +16,7 @@ FOREVER_CYCLES = 100
 
 
 def random(tasks: Sequence[str], config: RunConfig) -> list[Plan]:
-    """As many visits to each task as `sequential` has, in an order and with lengths drawn from the seed.
+    """Plan as many visits to each task as `sequential` has, in an order and with lengths drawn from the seed.
 
     Lengths lie between half and one and a half times `frames_per_visit`; together they are as long as `sequential`.
     """
@@ -32,7 +32,7 @@ def random(tasks: Sequence[str], config: RunConfig) -> list[Plan]:
 
 
 def _order(tasks: list[str], cycles: int, rng: np.random.Generator) -> list[str]:
-    """Every task once in each cycle, and none twice in a row where there is another."""
+    """Return every task once in each cycle, and none twice in a row where there is another."""
     order: list[str] = []
     for _ in range(cycles):
         drawn = [tasks[i] for i in rng.permutation(len(tasks))]

@@ -17,14 +17,14 @@ _MOST_SEGMENTS = 100_000
 
 
 def schedule(tasks: Sequence[str], config: RunConfig) -> list[Plan]:
-    """The segments of the file `config.schedule`, `cycles` times over."""
+    """Return the segments of the file `config.schedule`, `cycles` times over."""
     assert config.schedule is not None, "RunConfig asks for it where the protocol is schedule"
     path = Path(config.schedule)
     return [_plan(load_yaml(path), str(path), tasks, config)]
 
 
 def schedule_tasks(path: Path) -> tuple[str, ...]:
-    """Every task that a schedule names, in the order of their first segments."""
+    """Return every task that a schedule names, in the order of their first segments."""
     found = [task for entry in _entries(load_yaml(path), str(path)) for task in _tasks(entry, str(path))]
     return tuple(dict.fromkeys(found))
 

@@ -11,7 +11,7 @@ from clearl.tasks.plan import Plan, single
 
 
 def separate(tasks: Sequence[str], config: RunConfig) -> list[Plan]:
-    """A plan for each task, with the frames that all visits of `sequential` give it."""
+    """Return a plan for each task, with the frames that all visits of `sequential` give it."""
     if is_forever(config):
         raise ConfigError("protocol separate trains one network after the other: cycles must be a number, not forever")
     length = visits_length(config, config.cycles)

@@ -10,5 +10,5 @@ from clearl.tasks.plan import Plan
 
 
 def sequential(tasks: Sequence[str], config: RunConfig) -> list[Plan]:
-    """`cycles` times through the tasks in their order; all are evaluated throughout."""
+    """Plan `cycles` rounds through the tasks in their order; all are evaluated throughout."""
     return [Plan("sequential", cyclic_visits(tasks, config), evaluate=tuple(tasks), forever=is_forever(config))]

@@ -10,7 +10,7 @@ from clearl.tasks.plan import Plan, Segment
 
 
 def simultaneous(tasks: Sequence[str], config: RunConfig) -> list[Plan]:
-    """One segment, an equal mixture of all tasks, as long as all visits of `sequential` together."""
+    """Return one segment, an equal mixture of all tasks, as long as all visits of `sequential` together."""
     weights = (1 / len(tasks),) * len(tasks)
     segment = Segment(tuple(tasks), weights, **visits_length(config, all_visits(tasks, config)))
     return [Plan("simultaneous", (segment,), evaluate=tuple(tasks), forever=is_forever(config))]

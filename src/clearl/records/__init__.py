@@ -1,4 +1,4 @@
-"""The run directory: what training writes, and what everything that reads results starts from."""
+"""The run directory: written by training, read by everything that shows results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live view of a run: what is trained, how every task stands, how fast it goes, how the workers are."""
+"""The live view of a run: the tasks in training, every task's score, the speed, the health of workers."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Console:
 
 
 def panel(title: str, view: RunView) -> RenderableType:
-    """The live view, as one framed block."""
+    """Return the live view, as one framed block."""
     table = Table.grid(padding=(0, 2))
     table.add_column()
     table.add_column(justify="right")
@@ -115,7 +115,7 @@ def panel(title: str, view: RunView) -> RenderableType:
 
 
 def plain_line(title: str, view: RunView) -> str:
-    """The same in one line, for logs."""
+    """Return the same in one line, for logs."""
     returns = "  ".join(
         f"{'*' if task in view.training else ''}{task} {_number(history[-1])}"
         for task in view.all_tasks
@@ -125,7 +125,7 @@ def plain_line(title: str, view: RunView) -> str:
 
 
 def sparkline(values: Sequence[float] | deque[float]) -> str:
-    """The last values as tiny bars, scaled from 0 (or the least, if below) to the greatest."""
+    """Return the last values as tiny bars, scaled from 0 (or the least, if below) to the greatest."""
     if not values:
         return ""
     low, high = min(0.0, *values), max(values)
@@ -158,7 +158,7 @@ _DIAGNOSED = {"entropy": "entropy", "clipped_share": "clipped ratios", "kl": "KL
 
 
 def _diagnostics(view: RunView) -> str:
-    """Some figures of the last diagnosis: "entropy 1.20 new, 0.90 replay; KL 0.01 new, 0.60 replay"."""
+    """Return some figures of the last diagnosis: "entropy 1.20 new, 0.90 replay; KL 0.01 new, 0.60 replay"."""
     halves = {half: view.diagnostics[half] for half in ("new", "replay") if view.diagnostics.get(half)}
     parts = []
     for key, words in _DIAGNOSED.items():
@@ -174,7 +174,7 @@ def _diagnosed(key: str, value: float) -> str:
 
 
 def _training(view: RunView, task: str) -> str:
-    """The return of the task's training episodes and its share of the slots, where rows tell them."""
+    """Format the return of the task's training episodes and its share of the slots, where rows have them."""
     if task not in view.training:
         return ""
     share = f"{view.shares[task]:.0%} of slots" if task in view.shares else ""
@@ -183,7 +183,7 @@ def _training(view: RunView, task: str) -> str:
 
 
 def _seconds(view: RunView) -> str:
-    """What the learner's process did most since the last row, as shares of its time."""
+    """Format what the learner's process did most since the last row, as shares of its time."""
     spent = view.seconds.get("learner", {})
     # "learner" is the whole update, which has parts of its own.
     known = {part: seconds for part, seconds in spent.items() if part != "learner" and seconds > 0}

@@ -66,14 +66,14 @@ class WandbMirror:
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """Under which id a run is known to a service."""
+    """The id of a run at a service."""
 
     id: str
     is_new: bool
 
 
 def run_identity(run_dir: Path, service: str) -> RunIdentity:
-    """The id of this run at a service, made at the first call and kept in the run directory for a resume."""
+    """Return the id of this run at a service, made at the first call and kept in the run directory for a resume."""
     path = Path(run_dir) / f"{service}-id.txt"
     try:
         return RunIdentity(path.read_text(encoding="utf-8").strip(), is_new=False)
@@ -84,7 +84,7 @@ def run_identity(run_dir: Path, service: str) -> RunIdentity:
 
 
 def run_settings(run_dir: Path) -> dict[str, Any]:
-    """What a service is told about a run."""
+    """Collect what a service is told about a run."""
     meta = read_meta(run_dir)
     return {key: meta.get(key) for key in ("method", "suite", "protocol", "seed", "arm", "plan")}
 
@@ -122,7 +122,7 @@ def _trained(row: Row) -> Iterator[tuple[str, float]]:
 
 
 def _column(row: Row) -> str:
-    """Where a task has the rows of two columns, the one that is not plotted says which it is."""
+    """Name the column of a row that is not plotted, where a task has the rows of two columns."""
     return f"/{row['column']}" if row.get("secondary") else ""
 
 
@@ -180,7 +180,7 @@ def check_mirrors(names: Iterable[str]) -> None:
 
 
 def open_mirrors(run_dir: Path, names: Iterable[str]) -> list[ShieldedMirror]:
-    """The mirrors of these names, brought up to what the run directory already holds."""
+    """Return the mirrors of these names, brought up to what the run directory already holds."""
     mirrors = [_shielded(name, run_dir) for name in dict.fromkeys(names)]
     for mirror in mirrors:
         if mirror.wants_history:
@@ -196,7 +196,7 @@ def _wandb_module() -> Any:
 
 
 def _check_wandb_login(wandb: Any) -> None:
-    """W&B asks a terminal for the key and otherwise raises: say it before a run directory is made."""
+    """Raise before a run directory is made where W&B lacks its key: it would ask a terminal, or raise later."""
     if os.environ.get("WANDB_MODE", "online") == "online" and not getattr(getattr(wandb, "api", None), "api_key", None):
         raise ConfigError(
             "--wandb: no API key of Weights & Biases is set; run `wandb login`, set WANDB_API_KEY, "

@@ -18,15 +18,15 @@ _LAST_BYTES = 128  # more than the checksum at the end of a row
 
 @dataclass(frozen=True)
 class Scan:
-    """All that a metrics file holds."""
+    """The contents of a metrics file."""
 
     rows: list[Row] = field(default_factory=list)
     damaged_lines: list[int] = field(default_factory=list)
     """Numbers (from 1) of lines before the last whole one that cannot be read."""
     torn_tail: bool = False
-    """Whether the file ends in the beginning of a row."""
+    """True if the file ends in the beginning of a row."""
     missing_bytes: int = 0
-    """How much shorter the file is than the run's meta data says it was when the run ended."""
+    """Bytes that the file is shorter than the run's meta data says it was when the run ended."""
 
 
 def scan_rows(path: Path, *, thin: str | None = None) -> Scan:
@@ -73,7 +73,7 @@ class Followed:
 
 
 def follow(path: Path, position: Position | None = None, *, most_train_rows: int | None = None) -> Followed:
-    """The rows that a growing metrics file got after `position` (None: all). Reads no more than those.
+    """Return the rows that a growing metrics file got after `position` (None: all). Reads no more than those.
 
     A torn last row waits for the next call; a damaged one in between is left out. Where there are more training rows
     than `most_train_rows`, evenly spaced ones are taken: a million rows would take half a minute to decode.
@@ -113,7 +113,7 @@ def _readable(lines: list[bytes]) -> Iterator[Row]:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a metrics file; a torn tail is skipped, damage before it is an error."""
+    """Return the rows of a metrics file; a torn tail is skipped, damage before it is an error."""
     scan = scan_rows(path)
     if scan.damaged_lines:
         lines = ", ".join(map(str, scan.damaged_lines[:5]))
@@ -124,7 +124,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def _recorded_bytes(run_dir: Path) -> int:
-    """The length of the metrics file that the meta data of a finished run tells; 0 where it tells none."""
+    """Return the length of the metrics file that the meta data of a finished run tells; 0 where it tells none."""
     try:
         recorded = read_meta(run_dir).get("metrics_bytes")
     except (OSError, CorruptFileError):

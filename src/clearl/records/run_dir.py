@@ -59,7 +59,7 @@ class RunDir:
 
     @classmethod
     def open(cls, path: Path) -> RunDir:
-        """The run that `path` holds, with its config and meta data checked."""
+        """Return the run that `path` holds, with its config and meta data checked."""
         path = Path(path)
         if not holds_run(path):
             raise RunDirectoryError(f"{path} holds no run: there is no {META_FILE} in it")
@@ -69,7 +69,7 @@ class RunDir:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What `meta.json` says now."""
+        """The present contents of `meta.json`."""
         return read_meta(self.path)
 
     @property
@@ -135,7 +135,7 @@ class RunDir:
         return locked_directory(self.path)
 
     def set_status(self, status: Status, **fields: Any) -> None:
-        """Say how the run stands, and add `fields` to its meta data."""
+        """Record the status of the run, and add `fields` to its meta data."""
         if status not in get_args(Status):
             raise ValueError(f"a run is {', '.join(get_args(Status))}, not {status!r}")
         self.update_meta(status=status, **fields)
@@ -194,12 +194,12 @@ def locked_directory(path: Path) -> Iterator[None]:
 
 
 def holds_run(path: Path) -> bool:
-    """Whether there is a run in the directory."""
+    """Return whether there is a run in the directory."""
     return (Path(path) / META_FILE).is_file()
 
 
 def file_name(name: str) -> str:
-    """A name without what means something in a path: tasks may be called `ALE/Pong-v5`."""
+    """Return a name without what means something in a path: tasks may be called `ALE/Pong-v5`."""
     return re.sub(r"[^\w@.+-]+", "-", name)
 
 
@@ -228,7 +228,7 @@ def refuse_foreign(path: Path) -> None:
 
 
 def read_meta(path: Path) -> dict[str, Any]:
-    """The meta data of the run in `path`; `CorruptFileError` if it is damaged."""
+    """Return the meta data of the run in `path`; `CorruptFileError` if it is damaged."""
     file = Path(path) / META_FILE
     try:
         meta = unseal(read_plain(file, cap_nbytes=_META_CAP_NBYTES))
@@ -242,12 +242,12 @@ def read_meta(path: Path) -> dict[str, Any]:
 
 
 def describe_machine() -> dict[str, Any]:
-    """What the run's speed depends on; no host or user names."""
+    """Describe what the run's speed depends on; no host or user names."""
     return {"system": platform.system(), "machine": platform.machine(), "cores": os.cpu_count()}
 
 
 def describe_versions(*packages: str) -> dict[str, str]:
-    """Versions of Python and of those `packages` that are installed."""
+    """Collect the versions of Python and of those `packages` that are installed."""
     versions = {"python": platform.python_version()}
     for package in packages:
         try:

@@ -1,4 +1,4 @@
-"""What a row of `metrics.jsonl` holds, and how it becomes one line of strict JSON that notices its own damage."""
+"""The contents of a row of `metrics.jsonl`, and its form as one line of strict JSON that detects its own damage."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def eval_row(
     secondary: bool = False,
     success_rate: float | None = None,
 ) -> Row:
-    """One evaluation of one task, by weights that were published after `frames` frames of training.
+    """Build the row of one evaluation of one task, by weights published after `frames` frames of training.
 
     `segment`: the one that ended with exactly these weights, where the evaluation was made for that reason.
     `skipped`: evaluations that were due before this one and left out.
@@ -101,7 +101,7 @@ def train_row(
     wall_s: float,
     extra: Mapping[str, Any] | None = None,
 ) -> Row:
-    """How the learner stands; `extra` holds whatever else is worth plotting."""
+    """Build the row of the learner's progress; `extra` holds whatever else is worth plotting."""
     row: Row = {"v": VERSION, "kind": "train", "tasks": list(tasks), "frames": frames, "updates": updates, "fps": fps}
     row |= {"loss": dict(loss), "lag_updates": lag_updates, "replay": dict(replay), "wall_s": wall_s}
     return {**(extra or {}), **row}
@@ -117,7 +117,7 @@ def segment_row(
     end_weights: Sequence[float] | None = None,
     extra_frames: int = 0,
 ) -> Row:
-    """One segment of the plan. Its last `extra_frames` are on top of the visit's own, and no part of a report's x-axis.
+    """Build the row of one segment. Its last `extra_frames` come on top and are no part of a report's x-axis.
 
     Rows at the start of a run hold the planned bounds (None where episodes decide). When a segment begins and when it
     ends, another row with the same `index` replaces the earlier one, with the bounds in frames trained on.
@@ -131,22 +131,22 @@ def segment_row(
 
 
 def fault_row(*, frames: int, worker: str, problem: str, wall_s: float) -> Row:
-    """Something failed and was survived."""
+    """Build the row of a failure that the run survived."""
     return {"v": VERSION, "kind": "fault", "frames": frames, "worker": worker, "problem": problem, "wall_s": wall_s}
 
 
 def restart_row(*, frames: int, worker: str, after_s: float, wall_s: float) -> Row:
-    """What had failed `after_s` seconds ago works again."""
+    """Build the row of a recovery, `after_s` seconds after the failure."""
     return {"v": VERSION, "kind": "restart", "frames": frames, "worker": worker, "after_s": after_s, "wall_s": wall_s}
 
 
 def resume_row(*, frames: int, updates: int, wall_s: float) -> Row:
-    """The run went on from a checkpoint."""
+    """Build the row of a run that resumed from a checkpoint."""
     return {"v": VERSION, "kind": "resume", "frames": frames, "updates": updates, "wall_s": wall_s}
 
 
 def summary_row(values: Mapping[str, Any]) -> Row:
-    """Whatever the run has to say at its end."""
+    """Build the row at the end of a run."""
     return {**values, "v": VERSION, "kind": "summary"}
 
 
@@ -165,25 +165,25 @@ def check_row(row: Mapping[str, Any]) -> None:
 
 
 def encode(row: Mapping[str, Any]) -> bytes:
-    """The row as one line of strict JSON that ends in its checksum; numbers that are not finite become null."""
+    """Return the row as one line of strict JSON that ends in its checksum; numbers that are not finite become null."""
     return seal(json.dumps(plain(row), ensure_ascii=False, separators=(",", ":"), allow_nan=False)) + b"\n"
 
 
 def decode(line: bytes) -> Row:
-    """The row on a line, without its checksum; `CorruptFileError` if the line is damaged."""
+    """Return the row on a line, without its checksum; `CorruptFileError` if the line is damaged."""
     row = unseal(line)
     check_row(row)
     return row
 
 
 def seal(text: str) -> bytes:
-    """A JSON object with one more entry at its end, "crc": the crc32 of every byte before that entry."""
+    """Return a JSON object with one more entry at its end, "crc": the crc32 of every byte before that entry."""
     head = text.removesuffix("}").rstrip().encode() + b","
     return b'%s"crc":"%08x"}' % (head, zlib.crc32(head))
 
 
 def unseal(data: bytes) -> dict[str, Any]:
-    """The object that `seal` was given; `CorruptFileError` if it is damaged.
+    """Return the object that `seal` was given; `CorruptFileError` if it is damaged.
 
     An object without a checksum is taken as it is, so that people and other programs can write one too.
     """
@@ -202,7 +202,7 @@ def unseal(data: bytes) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """JSON types only: NumPy scalars and arrays unpacked, numbers that are not finite as None."""
+    """Convert to JSON types: NumPy scalars and arrays unpacked, numbers that are not finite as None."""
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):

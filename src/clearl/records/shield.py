@@ -27,7 +27,7 @@ class Shield:
 
 
 def _reason(error: BaseException) -> str:
-    """The error as one line."""
+    """Return the error as one line."""
     if isinstance(error, SystemExit | BrokenPipeError):
         return "the reader of its output is gone"
     text = getattr(error, "strerror", None) or str(error)

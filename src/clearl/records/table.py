@@ -25,13 +25,13 @@ class MetricsTable:
 
     @classmethod
     def read(cls, run_dir: Path) -> MetricsTable:
-        """All rows of a run, or of the parts of a run on separate tasks."""
+        """Return all rows of a run, or of the parts of a run on separate tasks."""
         run_dir = Path(run_dir)
         files = [run_dir / METRICS_FILE] if (run_dir / METRICS_FILE).exists() else run_dir.glob(f"*/{METRICS_FILE}")
         return cls(tuple(row for file in sorted(files) for row in read_rows(file)))
 
     def where(self, **values: Any) -> MetricsTable:
-        """The rows that hold these values, for instance `where(kind="eval", task="breakout")`."""
+        """Return the rows that hold these values, for instance `where(kind="eval", task="breakout")`."""
         return MetricsTable(tuple(r for r in self.rows if all(r.get(name) == value for name, value in values.items())))
 
     def __getitem__(self, column: str) -> np.ndarray:
@@ -44,11 +44,11 @@ class MetricsTable:
         return len(self.rows)
 
     def flat(self) -> list[Row]:
-        """The rows with nested values spread out: `loss` becomes `loss/value`, `loss/entropy` and so on."""
+        """Return the rows with nested values spread out: `loss` becomes `loss/value`, `loss/entropy` and so on."""
         return [dict(_spread(row)) for row in self.rows]
 
     def to_pandas(self) -> Any:
-        """A pandas DataFrame of `flat()`, one row each (needs pandas)."""
+        """Return a pandas DataFrame of `flat()`, one row each (needs pandas)."""
         return _pandas().DataFrame(self.flat())
 
     def to_csv(self, path: str | Path) -> None:

@@ -84,7 +84,7 @@ class MetricsWriter:
         self.close()
 
     def _repair(self, position: int | None) -> int:
-        """The byte after the last row to keep."""
+        """Return the byte after the last row to keep."""
         if position is None:
             return _end_of_last_row(self._file, os.fstat(self._file).st_size)
         _check_position(self._file, self.path, position)
@@ -118,7 +118,7 @@ def _check_position(file: int, path: Path, position: int) -> None:
 
 
 def _resume_rows(file: int, position: int) -> list[Row]:
-    """The rows behind byte `position` that tell of a resume."""
+    """Return the rows behind byte `position` that tell of a resume."""
     tail = os.pread(file, max(0, os.fstat(file).st_size - position), position)
     lines = [line for line in tail.splitlines(keepends=True) if b'"kind":"resume"' in line and line.endswith(b"\n")]
     return [decode(line) for line in lines if _is_row(line)]
@@ -135,7 +135,7 @@ def _end_of_last_row(file: int, end: int) -> int:
 
 
 def _line_start(file: int, end: int) -> int:
-    """The byte after the last newline before byte `end`."""
+    """Return the byte after the last newline before byte `end`."""
     while end > 0:
         begin = max(0, end - _CHUNK_BYTES)
         found = os.pread(file, end - begin, begin).rfind(b"\n")

@@ -26,7 +26,7 @@ _DIRS_SHOWN = 4
 
 
 def summarise_runs(dirs: Sequence[Path], *, title: str | None = None) -> Summary:
-    """The numbers and findings of all runs at or below `dirs`, without writing anything."""
+    """Return the numbers and findings of all runs at or below `dirs`, without writing anything."""
     runs, notes = to_common_length(load_runs(dirs))
     arms = group_arms(runs)
     return summarise(arms, title=title or "Continual learning on " + ", ".join(_suites(arms)), notes=notes)

@@ -1,4 +1,4 @@
-"""Which runs belong to the same arm, what an arm is called, and which arms may stand in one report."""
+"""Group runs into arms, name the arms, and check that they may stand in one report."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def base_name(name: str) -> str:
 
 
 def group_arms(runs: Sequence[Run]) -> list[Arm]:
-    """The runs as arms, in the paper's order; seeds rise within each."""
+    """Return the runs as arms, in the paper's order; seeds rise within each."""
     named: dict[str, list[Run]] = {}
     for run, name in zip(runs, _names(runs), strict=True):
         named.setdefault(name, []).append(run)
@@ -112,7 +112,7 @@ def _names(runs: Sequence[Run]) -> list[str]:
 
 
 def derived_name(run: Run) -> str:
-    """The paper's name for what the run's protocol, method and settings amount to."""
+    """Return the paper's name for what the run's protocol, method and settings amount to."""
     if run.protocol in ("separate", "simultaneous"):
         return run.protocol
     method = str(run.meta.get("method") or run.config.get("method") or run.path.name)
@@ -134,13 +134,13 @@ def derived_name(run: Run) -> str:
 
 
 def _setting(run: Run, key: str, default: float) -> float:
-    """A number out of the config; the default where somebody wrote anything else."""
+    """Return a number out of the config; the default where somebody wrote anything else."""
     value = run.config.get(key)
     return float(value) if isinstance(value, (int, float)) else default
 
 
 def _varying_keys(configs: Sequence[dict[str, Any]]) -> list[str]:
-    """Settings that make arms of their own; how and where a run is computed does not."""
+    """Return the settings whose values make separate arms; how and where a run is computed does not."""
     defaults = {name: setting.default for name, setting in settings().items()}
     keys = sorted(set().union(*configs) - names_tagged(Tag.MACHINE, Tag.PLACEMENT)) if configs else []
     # A run of an older version lacks newer settings; it did what their defaults do.

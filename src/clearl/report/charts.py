@@ -16,7 +16,7 @@ _MEAN_OF_ALL = "all tasks, normalised"
 
 
 def bars(new_figure: Any, summary: Summary, *, note: str) -> Any:
-    """The table of cumulative scores as bars, a panel for each task; of many tasks only their normalised mean."""
+    """Draw the table of cumulative scores as bars, a panel for each task; for many tasks only their normalised mean."""
     names = [name for name, arm in summary.arms.items() if arm.mean("cumulative") is not None]
     tasks = summary.tasks if len(summary.tasks) <= MANY_TASKS else [_MEAN_OF_ALL]
     columns = grid_columns(len(tasks)) if len(tasks) != 5 else 3
@@ -39,7 +39,7 @@ def bars(new_figure: Any, summary: Summary, *, note: str) -> Any:
 
 
 def probe(new_figure: Any, summary: Summary, *, note: str) -> Any:
-    """The probe's return against its position, a line for each method."""
+    """Draw the probe's return against its position, a line for each method."""
     figure, axes = Panels(1, 1, 4.6, 2.3, top=0.12, note=note).make(new_figure)
     axis = axes[0][0]
     probed = [arm for arm in summary.arms.values() if arm.probe is not None and arm.probe.mean is not None]
@@ -63,7 +63,7 @@ def probe(new_figure: Any, summary: Summary, *, note: str) -> Any:
 
 
 def _bar_values(summary: Summary, task: str, names: Sequence[str]) -> dict[str, Stat]:
-    """Arm to the score that its bar shows."""
+    """Map each arm to the score that its bar shows."""
     if task == _MEAN_OF_ALL:
         return {name: Stat(tuple(summary.arms[name].scores.tolist())) for name in names}
     return {name: summary.arms[name].stat(task, "cumulative") or Stat(()) for name in names}
@@ -95,6 +95,6 @@ def _bar_panel(axis: Any, values: dict[str, Stat], colours: dict[str, str]) -> N
 
 
 def _anchor_at_zero(axis: Any, means: Sequence[float]) -> None:
-    """Room for the numbers on the side where the bars point only."""
+    """Leave room for the numbers only on the side that the bars point to."""
     low, high = axis.get_xlim()
     axis.set_xlim(0.0 if all(mean >= 0 for mean in means) else low, 0.0 if all(mean < 0 for mean in means) else high)

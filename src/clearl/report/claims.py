@@ -32,13 +32,13 @@ from clearl.report.run import Arm
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim of the paper and how it is put to the test."""
+    """One claim of the paper and how it is tested."""
 
     id: str
     claim: str
     paper: str
     arms: tuple[tuple[str, ...], ...]
-    """For each arm that it takes, the names that will do, the best first."""
+    """For each arm that it compares, the acceptable names, the preferred one first."""
     measure: str
     effect: Callable[..., float]
     range: tuple[float, float]
@@ -46,17 +46,17 @@ class Claim:
     gather: Callable[[Sequence[Arm]], list[Sample] | None]
     table: PaperTable | None = None
     is_probe: bool = False
-    """Whether it compares positions of a probe, with those of the baseline."""
+    """True if it compares positions of a probe, with those of the baseline."""
     rivals: tuple[int, ...] = ()
     """Places in `arms` of methods that must not be below the baseline for the claim to be judged."""
 
     @property
     def is_ratio(self) -> bool:
-        """Whether the effect is a ratio, whose interval is made on the log scale."""
+        """True if the effect is a ratio, whose interval is made on the log scale."""
         return self.effect in (ratio, ratio_to_best)
 
     def tasks(self, arms: Sequence[Arm]) -> list[str]:
-        """The tasks that the claim can be judged on one by one."""
+        """Return the tasks that the claim can be judged on one by one."""
         if self.is_probe:
             return []
         return new_tasks(arms) if self.gather is new_task_means else shared_tasks(arms)

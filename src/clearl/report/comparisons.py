@@ -1,4 +1,4 @@
-"""What a claim is held against: the arms that it names, the oracle beside simultaneous training, the baseline."""
+"""Find what a claim is compared with: the arms that it names, the oracle beside simultaneous training, the baseline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clearl.report.scales import task_floor
 
 
 def choose_arms(claim: Claim, arms: Sequence[Arm]) -> list[Arm] | str:
-    """The arms that the claim is about, or what is missing."""
+    """Return the arms that the claim is about, or a sentence that says what is missing."""
     if claim.is_probe:
         return _choose_probes(claim, arms)
     chosen: list[Arm] = []
@@ -28,7 +28,7 @@ def choose_arms(claim: Claim, arms: Sequence[Arm]) -> list[Arm] | str:
 
 
 def _choose_probes(claim: Claim, arms: Sequence[Arm]) -> list[Arm] | str:
-    """The arm's probes, then the baseline's, at the positions that both have."""
+    """Return the arm's probes, then the baseline's, at the positions that both have."""
     by_position = [
         {arm.probe_position: arm for arm in arms if base_name(arm.name) == name and arm.probe_position is not None}
         for (name,) in claim.arms
@@ -43,7 +43,10 @@ def _choose_probes(claim: Claim, arms: Sequence[Arm]) -> list[Arm] | str:
 
 
 def rival_shares(rivals: Sequence[Arm], arms: Sequence[Arm]) -> dict[str, float] | None:
-    """Each rival's cumulative score as a share of the baseline's; None where there is no baseline to compare with."""
+    """Return each rival's cumulative score as a share of the baseline's.
+
+    None where there is no baseline to compare with.
+    """
     if not rivals:
         return {}
     baseline = next((arm for arm in arms if arm.name == "sequential" and finished(arm)), None)
@@ -58,7 +61,7 @@ def rival_shares(rivals: Sequence[Arm], arms: Sequence[Arm]) -> dict[str, float]
 
 
 def oracle_ratio(chosen: Sequence[Arm]) -> float | None:
-    """For an arm beside simultaneous training: the oracle's score on the arm's schedule as a share of simultaneous."""
+    """Return the oracle's score on the arm's schedule as a share of simultaneous training's."""
     if len(chosen) != 2 or chosen[1].name != "simultaneous":
         return None
     scores = cumulative(chosen)

@@ -1,6 +1,7 @@
 """The metrics of Continual World (Wolczyk et al. 2021) under its definitions, which differ from ours of the same names.
 
-Their performance p is a success rate. Where an environment tells no success, p is the return on the scale from an
+Their performance p is a success rate. Where an environment does not report success, p
+is the return on the scale from an
 untrained network to the reference. Tasks of theirs are trained once; where a task is visited again, "the end of its
 training" is the end of its last visit.
 """

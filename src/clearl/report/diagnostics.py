@@ -33,17 +33,17 @@ _STYLES = {"new": "-", "replay": (0, (3, 1.5))}
 _COLUMNS = 3
 
 CurvesByName = dict[tuple[str, str], Curve]
-"""Of one arm, by half and figure."""
+"""The curves of one arm, by half (new, replay) and figure."""
 
 
 def read(arms: Sequence[Arm]) -> dict[str, CurvesByName]:
-    """The diagnostics of each arm that has some, as means over its runs."""
+    """Return the diagnostics of each arm that has some, as means over its runs."""
     found = {arm.name: [_curves(run) for run in arm.runs] for arm in arms}
     return {name: _mean(runs) for name, runs in found.items() if any(runs)}
 
 
 def draw(new_figure: Any, diagnosed: dict[str, CurvesByName]) -> Any:
-    """A panel for each figure, a line for each arm and half."""
+    """Draw a panel for each figure, with a line for each arm and half."""
     from matplotlib.lines import Line2D
 
     rows = -(-len(_PANELS) // _COLUMNS)
@@ -78,7 +78,7 @@ def _curves(run: Run) -> CurvesByName:
 
 
 def _rows(run: Run) -> Iterator[Row]:
-    """The rows with diagnostics: few, so that the others need not be read."""
+    """Yield the rows with diagnostics: few, so that the others need not be read."""
     path = run.path / METRICS_FILE
     for line in path.read_bytes().split(b"\n") if path.is_file() else ():
         if b'"diagnostics":{' in line:
@@ -92,7 +92,7 @@ def _rows(run: Run) -> Iterator[Row]:
 
 
 def _mean(runs: Sequence[CurvesByName]) -> CurvesByName:
-    """Over the runs that have a curve, at the frames of the longest."""
+    """Average over the runs that have a curve, at the frames of the longest."""
     means = {}
     for key in dict.fromkeys(key for curves in runs for key in curves):
         curves = [found[key] for found in runs if key in found]

@@ -1,4 +1,4 @@
-"""What the claims compare: samples over seeds out of arms, and effects out of samples."""
+"""Compute what the claims compare: samples over seeds from arms, and effects from samples."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ Sample = np.ndarray
 
 
 def finished(arm: Arm) -> list[Run]:
-    """The runs that count."""
+    """Return the finished runs of an arm: only these count."""
     return [run for run in arm.runs if run.is_finished]
 
 
 def cumulative(arms: Sequence[Arm]) -> list[Sample] | None:
-    """Cumulative scores on the tasks that all arms evaluated."""
+    """Return cumulative scores on the tasks that all arms evaluated."""
     return _matrices(arms, metrics.cumulative, shared_tasks(arms))
 
 
 def new_task_means(arms: Sequence[Arm]) -> list[Sample] | None:
-    """Returns over the first visit of each task but the first: only then is there older experience to replay."""
+    """Return means over the first visit of each task but the first: only then is there experience to replay."""
     return _matrices(arms, metrics.first_visit_mean, new_tasks(arms))
 
 
 def kept(arms: Sequence[Arm]) -> list[Sample] | None:
-    """The share kept [seeds, tasks]; NaN where a run has learnt nothing that it could keep."""
+    """Return the share kept [seeds, tasks]; NaN where a run has learnt nothing that it could keep."""
     tasks = shared_tasks(arms)
     floors = {task: task_floor(arms, task)[0] for task in tasks}
     samples = []
@@ -42,7 +42,7 @@ def kept(arms: Sequence[Arm]) -> list[Sample] | None:
 
 
 def probe_means(arms: Sequence[Arm]) -> list[Sample] | None:
-    """The probe's mean return over its visit, for each position, counted from the floor."""
+    """Return the probe's mean return over its visit, for each position, counted from the floor."""
     task = arms[0].runs[0].probe_task
     floor = task_floor(arms, task)[0] if task else 0.0
     means = [[metrics.probe_mean(run) for run in finished(arm)] for arm in arms]
@@ -52,7 +52,7 @@ def probe_means(arms: Sequence[Arm]) -> list[Sample] | None:
 def _matrices(
     arms: Sequence[Arm], measure: Callable[[Run, str], float | None], tasks: Sequence[str]
 ) -> list[Sample] | None:
-    """For each arm [seeds, tasks], counted from the floor of each task; runs that miss a task are left out."""
+    """Return for each arm [seeds, tasks], counted from the floor of each task; runs that miss a task are left out."""
     if not tasks:
         return None
     floors = np.array([task_floor(arms, task)[0] for task in tasks])
@@ -63,29 +63,29 @@ def _matrices(
 
 
 def shared_tasks(arms: Sequence[Arm]) -> list[str]:
-    """The tasks that every finished run of the arms evaluated: the columns of `cumulative` and `kept`."""
+    """Return the tasks that every finished run of the arms evaluated: the columns of `cumulative` and `kept`."""
     return [task for task in arms[0].tasks if all(task in run.curves for arm in arms for run in finished(arm))]
 
 
 def new_tasks(arms: Sequence[Arm]) -> list[str]:
-    """The tasks of the columns of `new_task_means`."""
+    """Return the tasks of the columns of `new_task_means`."""
     return shared_tasks(arms)[1:]
 
 
 def ratio(ours: Sample, theirs: Sample) -> float:
-    """Score as a share of the other arm's, mean over the tasks."""
+    """Return the score as a share of the other arm's, mean over the tasks."""
     below = theirs.mean(0)
     return float(np.mean(ours.mean(0) / below)) if (below > 0).all() else np.nan
 
 
 def ratio_to_best(ours: Sample, *others: Sample) -> float:
-    """Score as a share of the best other arm's."""
+    """Return the score as a share of the best other arm's."""
     ratios = [ratio(ours, other) for other in others]
     return min(ratios) if np.isfinite(ratios).all() else np.nan
 
 
 def position_between(middle: Sample, low: Sample, high: Sample) -> float:
-    """Where an arm stands between two others: 0 at the lower, 1 at the upper; tasks weigh alike."""
+    """Return an arm's position between two others: 0 at the lower, 1 at the upper; tasks weigh alike."""
     scale = high.mean(0)
     if not (scale > 0).all():
         return np.nan
@@ -94,13 +94,13 @@ def position_between(middle: Sample, low: Sample, high: Sample) -> float:
 
 
 def mean(sample: Sample) -> float:
-    """The mean over the tasks of a run where it is known, then over seeds; NaN where no run knows it."""
+    """Return the mean over the tasks of a run where it is known, then over seeds; NaN where no run knows it."""
     known = sample[np.isfinite(sample).any(axis=1)]
     return float(np.nanmean(known, axis=1).mean()) if len(known) else np.nan
 
 
 def drift_difference(*positions: Sample) -> float:
-    """An arm's drift minus the baseline's; the first half of the samples is the arm's, position by position."""
+    """Return an arm's drift minus the baseline's; the first half of the samples is the arm's, position by position."""
     half = len(positions) // 2
     return drift(*positions[:half]) - drift(*positions[half:])
 

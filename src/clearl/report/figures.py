@@ -42,7 +42,7 @@ _MOST_VISITS = 400
 """A schedule with more visits is no longer drawn below the panels."""
 _BAND = "band: ± 1 standard deviation over seeds"
 _WIDTHS, _FINE_WIDTHS = (2.4, 0.9), (1.7, 0.7)
-"""Of a line while its task is trained, and while it is only evaluated."""
+"""Widths of a line while its task is trained, and while it is only evaluated."""
 _WEIGHTS = tuple(zip(("trained", "only evaluated"), _WIDTHS, strict=True))
 
 
@@ -56,11 +56,11 @@ class Curves:
     what: str
     """Name of the y-axis."""
     names: str = ""
-    """What the tasks' names mean, where they do not say it."""
+    """Explanation of task names that are not self-explanatory."""
 
     @property
     def note(self) -> str:
-        """What stands below the figure: the number of seeds, and what line, band and dots are."""
+        """The text below the figure: the number of seeds, and what line, band and dots are."""
         counts = [len(arm.runs) for arm in self.arms]
         seeds = f"n = {min(counts)}" + (f" to {max(counts)}" if max(counts) > min(counts) else "")
         lines = f"{seeds} seeds each. Line: mean; {_BAND}" if max(counts) > 1 else "One seed"
@@ -77,18 +77,18 @@ class Curves:
 
     @property
     def fit_by_arm(self) -> bool:
-        """Not with rows for many tasks: as in the paper's Atari figure, a panel for each task then says it all."""
+        """False where many tasks would need rows of their own: panels by task then show it, as in the paper."""
         if len(self.tasks) > MANY_TASKS:
             return False
         return len(self.groups) == 1 or len(self.groups) * len(self.arms) <= _MANY_PANELS
 
     @property
     def fit_by_task(self) -> bool:
-        """As long as every arm has a colour of its own."""
+        """True as long as every arm has a colour of its own."""
         return 1 < len(self.arms) <= len(PALETTE) and len(self.tasks) <= MANY_TASKS
 
     def by_arm(self, new_figure: Any) -> Any:
-        """A panel for each arm; where the tasks' scales differ much, a row for each task as well."""
+        """Draw a panel for each arm; where the tasks' scales differ much, also a row for each task."""
         columns, rows = arm_columns(self.arms), len(self.groups)
         blocks = -(-len(self.arms) // columns)
         entries = list(task_colours(self.tasks).items())
@@ -117,7 +117,7 @@ class Curves:
         return figure
 
     def by_task(self, new_figure: Any) -> Any:
-        """A panel for each task with a line for each arm."""
+        """Draw a panel for each task with a line for each arm."""
         columns = grid_columns(len(self.tasks))
         width = panel_width(columns)
         colours = arm_colours([arm.name for arm in self.arms])
@@ -156,7 +156,7 @@ class Curves:
 def draw_line(
     axis: Any, series: Series | None, colour: str, *, widths: tuple[float, float] = _WIDTHS, band: bool = True
 ) -> None:
-    """Mean over seeds with the deviation as a band; `widths` while trained and while only evaluated."""
+    """Draw the mean over seeds with the deviation as a band; `widths` while trained and while only evaluated."""
     if series is None:
         return
     if band and np.isfinite(series.std).any():
@@ -171,7 +171,7 @@ def draw_line(
 
 
 def value_axis(axis: Any, series: Sequence[Series | None]) -> None:
-    """A y-axis that holds all means with their bands, from zero where nothing is below."""
+    """Fit the y-axis to all means with their bands, from zero where nothing is below."""
     from matplotlib.ticker import FuncFormatter
 
     known = [one for one in series if one is not None and np.isfinite(one.mean).any()]
@@ -185,7 +185,7 @@ def value_axis(axis: Any, series: Sequence[Series | None]) -> None:
 
 
 def frames_axis(axis: Any, *, named: bool) -> None:
-    """The x-axis of all figures over training; only the lowest panels name it."""
+    """Set up the x-axis of all figures over training; only the lowest panels name it."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axis.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
@@ -199,7 +199,7 @@ def frames_axis(axis: Any, *, named: bool) -> None:
 
 
 def _schedule_strip(axis: Any, arm: Arm, colours: dict[str, str]) -> None:
-    """Under the panel, which tasks were trained when; tasks trained at once share the strip."""
+    """Draw below the panel which tasks were trained when; tasks trained at once share the strip."""
     run = max(arm.runs, key=lambda run: run.drawn_frames)
     visits = {task: run.visits(task, until=run.drawn_frames) for task in colours}
     tasks = [task for task in colours if visits[task]]
@@ -244,7 +244,7 @@ def _handles(entries: Sequence[tuple[str, str]]) -> list[Any]:
 
 
 def _legend(figure: Any, entries: Sequence[tuple[str, str]], columns: int, width: float) -> None:
-    """Above the panels, read from left to right and then down."""
+    """Draw the legend above the panels, read from left to right and then down."""
     count = _legend_columns(entries, columns, width)
     handles = _handles(entries)
     by_rows = [handles[place] for start in range(count) for place in range(start, len(handles), count)]
@@ -255,7 +255,7 @@ def _legend(figure: Any, entries: Sequence[tuple[str, str]], columns: int, width
 
 
 def _free_cells(*, axes_count: int, used: int, entries: Sequence[tuple[str, str]]) -> bool:
-    """Whether the legend goes into a cell that would be empty."""
+    """Return whether the legend goes into a cell that would be empty."""
     return axes_count > used and len(entries) + len(_WEIGHTS) <= _MOST_LEGEND
 
 

@@ -47,13 +47,13 @@ class Finding:
     """Two-sided, of the verdict that the effect leans to; corrected for the number of claims."""
     tasks: dict[str, TaskFinding] = field(default_factory=dict)
     oracle: float | None = None
-    """Of a ratio to simultaneous training: what the schedule gives with no forgetting at all."""
+    """For a ratio to simultaneous training: what the schedule would give with no forgetting at all."""
     sanity: dict[str, float] = field(default_factory=dict)
     """Each rival's score as a share of the baseline's."""
 
     @property
     def paper_effect(self) -> float | None:
-        """The same effect in the paper's own table, from zero; it is of another suite unless you ran that one."""
+        """The same effect in the paper's own table, counted from zero; from another suite unless you ran that one."""
         table = self.claim.table
         if table is None:
             return None
@@ -84,7 +84,7 @@ class Finding:
 
 
 def find(arms: Sequence[Arm]) -> list[Finding]:
-    """Every claim, tested on the arms that are there; the p-values are corrected for their number."""
+    """Return every claim, tested on the arms that are there; the p-values are corrected for their number."""
     found = [_measure(claim, arms) for claim in CLAIMS]
     places = [place for place, finding in enumerate(found) if finding.p_value is not None]
     adjusted = holm([found[place].p_value or 0.0 for place in places])
@@ -94,14 +94,14 @@ def find(arms: Sequence[Arm]) -> list[Finding]:
 
 
 def leaning(effect: Interval, within: tuple[float, float]) -> tuple[Verdict, float]:
-    """The verdict that the effect leans to, and its two-sided p-value."""
+    """Return the verdict that the effect leans to, and its two-sided p-value."""
     holds = max(effect.p_above(within[0]), effect.p_below(within[1]))
     fails = min(effect.p_below(within[0]), effect.p_above(within[1]))
     return ("holds", min(1.0, 2 * holds)) if holds <= fails else ("does not hold", min(1.0, 2 * fails))
 
 
 def _measure(claim: Claim, arms: Sequence[Arm]) -> Finding:
-    """The effect of one claim; with a p-value where it may be decided."""
+    """Return the effect of one claim; with a p-value where it may be decided."""
     chosen = choose_arms(claim, arms)
     if isinstance(chosen, str):
         return Finding(claim, "undecided", chosen)
@@ -131,7 +131,7 @@ def _measure(claim: Claim, arms: Sequence[Arm]) -> Finding:
 
 
 def _decide(finding: Finding, p_value: float, count: int) -> Finding:
-    """The verdict, with the p-value corrected for `count` claims."""
+    """Return the verdict, with the p-value corrected for `count` claims."""
     assert finding.effect is not None
     verdict, own = leaning(finding.effect, finding.claim.range)
     where = {"holds": "lies within", "does not hold": "lies outside"}[verdict]
@@ -146,7 +146,7 @@ def _decide(finding: Finding, p_value: float, count: int) -> Finding:
 
 
 def _by_task(claim: Claim, chosen: Sequence[Arm], samples: Sequence[Sample]) -> dict[str, TaskFinding]:
-    """The claim on each task by itself: opposite effects cancel in the mean."""
+    """Return the claim on each task by itself: opposite effects cancel in the mean."""
     tasks = claim.tasks(chosen)
     if len(tasks) < 2:
         return {}

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Format numbers for people."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from clearl.report.stats import Interval, Stat
 
 
 def number(value: float | None, *, like: float | None = None) -> str:
-    """Three digits or so, or as many decimals as `like` gets; an en dash where there is nothing."""
+    """Format with about three digits, or as many decimals as `like` gets; an en dash for None."""
     if value is None:
         return "–"
     size = abs(value if like is None else like)
@@ -18,19 +18,19 @@ def number(value: float | None, *, like: float | None = None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share as a percentage."""
+    """Return a share as a percentage."""
     return "–" if share is None else f"{round(100 * share)} %".replace("-", "−")
 
 
 def with_deviation(stat: Stat | None) -> str:
-    """Mean ± standard deviation over seeds."""
+    """Format as mean ± standard deviation over seeds."""
     if stat is None or stat.mean is None:
         return "–"
     return number(stat.mean) + (f" ± {number(stat.std, like=stat.mean)}" if stat.std is not None else "")
 
 
 def with_interval(interval: Interval | None) -> str:
-    """Estimate with its interval in brackets."""
+    """Format an estimate with its interval in brackets."""
     if interval is None:
         return "–"
     bounds = f" [{interval.low:.2f}, {interval.high:.2f}]" if interval.low is not None else ""
@@ -38,7 +38,7 @@ def with_interval(interval: Interval | None) -> str:
 
 
 def frames(value: float) -> str:
-    """A number of frames in short: 500k, 1.2M."""
+    """Return a number of frames in short: 500k, 1.2M."""
     for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:g}{unit}"
@@ -46,5 +46,5 @@ def frames(value: float) -> str:
 
 
 def breakable(name: str) -> str:
-    """A name for HTML that may wrap after its underscores."""
+    """Return a name for HTML that may wrap after its underscores."""
     return escape(name).replace("_", "_<wbr>")

@@ -1,4 +1,4 @@
-"""Which figures a report has, with their captions."""
+"""Choose and draw the figures of a report, with their captions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one sentence that says in numbers what was seen."""
+"""Write the one sentence that says in numbers what was seen."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TASKS_LISTED = 3
 
 
 def headline(summary: Summary) -> str:
-    """One sentence that says in numbers what was seen."""
+    """Return one sentence that says in numbers what was seen."""
     if sentence := _probe_headline(summary):
         return sentence
     arms = {name: arm for name, arm in summary.arms.items() if arm.mean("kept") is not None}
@@ -51,7 +51,7 @@ def _kept(arm: ArmSummary, task: str) -> float | None:
 
 
 def _contrast(arms: dict[str, ArmSummary]) -> tuple[str, str]:
-    """The two arms that the sentence compares: the baseline with CLEAR or else with the arm that scores best.
+    """Return the two arms that the sentence compares: the baseline with CLEAR or else with the arm that scores best.
 
     An arm that keeps all of the little that it has learnt is not what a reader should take away. Without a baseline it
     is the two that keep least and most.
@@ -64,7 +64,7 @@ def _contrast(arms: dict[str, ArmSummary]) -> tuple[str, str]:
 
 
 def _probe_headline(summary: Summary) -> str | None:
-    """Where a probe was put at several positions, how much the last one cost."""
+    """Say how much the last position of a probe cost, where it was put at several."""
     drifts = {}
     for base in dict.fromkeys(base_name(name) for name in summary.arms):
         probes = [arm.probe for name, arm in summary.arms.items() if base_name(name) == base and arm.probe]
@@ -80,7 +80,7 @@ def _probe_headline(summary: Summary) -> str | None:
 
 
 def _plain_headline(summary: Summary) -> str:
-    """Returns of different tasks have no common mean: they are listed, or normalised where they are many."""
+    """List returns, or normalise them where tasks are many: returns of different tasks have no common mean."""
     told = []
     for name, arm in summary.arms.items():
         means = {task: stats["cumulative"].mean for task, stats in arm.tasks.items()}

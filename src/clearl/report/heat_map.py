@@ -22,7 +22,7 @@ _LONGEST_NAME = 32
 
 
 def heat_map(new_figure: Any, arms: Sequence[Arm], scales: dict[str, Scale], *, note: str) -> Any:
-    """A panel for each arm, a row for each task, a column for each segment of the plan."""
+    """Draw a panel for each arm, with a row for each task and a column for each segment of the plan."""
     tasks = list(scales)
     ends = _column_ends(arms)
     columns = arm_columns(arms) if len(ends) <= 6 else min(2, len(arms))
@@ -49,7 +49,7 @@ def heat_map(new_figure: Any, arms: Sequence[Arm], scales: dict[str, Scale], *, 
 
 
 def scores_at(arm: Arm, task: str, scale: Scale, ends: np.ndarray) -> np.ndarray:
-    """The arm's mean normalised score on the task at each of the frames; NaN where nothing is known."""
+    """Return the arm's mean normalised score on the task at each of the frames; NaN where nothing is known."""
     rows = []
     for run in arm.runs:
         exact = dict(zip((min(span.end, run.planned_frames or span.end) for span in run.spans),
@@ -70,7 +70,7 @@ def _from_curve(curve: Any, frame: float, drawn_frames: float) -> float | None:
 
 
 def _column_ends(arms: Sequence[Arm]) -> np.ndarray:
-    """The ends of the segments of the plan with most of them; of very many, even steps in their place."""
+    """Return the ends of the segments of the plan with most of them; of very many, even steps in their place."""
     plans = [
         [min(span.end, run.planned_frames or span.end) for span in run.spans if np.isfinite(span.end)]
         for arm in arms

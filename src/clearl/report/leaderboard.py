@@ -57,7 +57,7 @@ COLUMNS = {
 
 
 def entries(dirs: Sequence[Path]) -> tuple[list[Entry], dict[str, Summary]]:
-    """Every method on every suite, best score first within a suite; and the summary of each suite."""
+    """Return every method on every suite, best score first within a suite; and the summary of each suite."""
     by_suite: dict[str, list[Run]] = {}
     for run in load_runs(dirs):
         by_suite.setdefault(_board(run), []).append(run)
@@ -76,7 +76,7 @@ def entries(dirs: Sequence[Path]) -> tuple[list[Entry], dict[str, Summary]]:
 
 
 def _board(run: Run) -> str:
-    """Runs are compared on the same tasks only."""
+    """Name the board of a run after its suite and tasks: runs are compared on the same tasks only."""
     tasks = sorted({task for span in run.spans for task in span.tasks} | set(run.curves))
     return clean_name(f"{run.meta.get('suite') or 'unknown suite'}: {', '.join(tasks)}")
 
@@ -97,7 +97,7 @@ def _entry(name: str, board: str, arm: ArmSummary) -> Entry:
 
 
 def _over_tasks(arm: ArmSummary, measure: str) -> Interval | None:
-    """The measure's mean over the tasks of each seed, then over seeds; seeds that lack a task are left out."""
+    """Return the measure's mean over the tasks of each seed, then over seeds; seeds that lack a task are left out."""
     stats = [stats[measure] for stats in arm.tasks.values() if measure in stats]
     if not stats:
         return None

@@ -34,7 +34,7 @@ def write_leaderboard(entries: Sequence[Entry], out: Path, *, command: str) -> N
 
 
 def cells(entry: Entry) -> list[str]:
-    """A row as text."""
+    """Return a row as text."""
     return [
         entry.method,
         "known" if entry.needs_boundaries else "none",

@@ -59,14 +59,14 @@ def without_compress_frames(parsed: Parsed, config: dict[str, Any]) -> Parsed:
 
 
 def _old_extra(span: Span, config: dict[str, Any]) -> float:
-    """The same of a run made before segments said it: the settings do."""
+    """Return the compress frames from the settings, for a run whose segments do not record them yet."""
     visit = config.get("frames_per_visit")
     is_ours = config.get("compress_on_top") is True and str(config.get("method")).startswith("progress-compress")
     return max(0.0, span.end - span.start - visit) if is_ours and isinstance(visit, int) else 0.0
 
 
 def to_common_length(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
-    """The runs, measured as far as all plans go; and what a reader must know about it."""
+    """Return the runs, measured as far as all plans go, and notes that a reader must know."""
     notes = []
     if extra := [run for run in runs if run.compress_frames > 0]:
         most = max(run.compress_frames for run in extra)

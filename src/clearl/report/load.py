@@ -22,7 +22,7 @@ from clearl.report.safe_files import check_file, read_settings
 
 
 def load_runs(dirs: Sequence[Path]) -> list[Run]:
-    """Every run at or below the directories; `ReportError` if there is none."""
+    """Return every run at or below the directories; `ReportError` if there is none."""
     paths = list(dict.fromkeys(path.resolve() for given in dirs for path in _run_paths(Path(given))))
     if not paths:
         raise ReportError(f"no run found in {', '.join(map(str, dirs))}: a run holds {METRICS_FILE} and {META_FILE}")
@@ -30,7 +30,7 @@ def load_runs(dirs: Sequence[Path]) -> list[Run]:
 
 
 def load_run(path: Path) -> Run:
-    """The run in one directory."""
+    """Return the run in one directory."""
     notes: list[str] = []
     meta = _read_meta(path, notes)
     config = _read_config(path, notes)
@@ -118,7 +118,7 @@ def _has_parts(directory: str, names: Iterable[str]) -> bool:
 
 
 def _read_meta(path: Path, notes: list[str]) -> dict[str, Any]:
-    """The meta data, with the entries that the report computes with checked."""
+    """Return the meta data, with the entries that the report computes with checked."""
     if not check_file(path / META_FILE):
         notes.append(f"there is no {META_FILE}")
         return {"frames_scale": 1}

@@ -16,27 +16,27 @@ _MARKDOWN = re.compile(r"[\\`*\[\]<>|~$]|&(?=#?\w+;)|(?<!\w)_|_(?!\w)")
 
 
 def latex(text: str) -> str:
-    """Plain text as LaTeX."""
+    """Escape plain text for LaTeX."""
     return "".join(_LATEX.get(letter, letter) for letter in text)
 
 
 def markdown(text: str) -> str:
-    """Plain text as Markdown, for a cell of a table too."""
+    """Escape plain text for Markdown, also inside a table cell."""
     return _MARKDOWN.sub(lambda found: "\\" + found.group(), text)
 
 
 def csv_text(text: str) -> str:
-    """A name for a cell of CSV: a spreadsheet would compute one that begins like a formula."""
+    """Escape a name for a cell of CSV: a spreadsheet would compute one that begins like a formula."""
     return "'" + text if text[:1] in tuple("=+-@\t\r") else text
 
 
 def shell_line(arguments: Any) -> str | None:
-    """`clearl` with these arguments as one line to copy; None where they are not plain text of one line."""
+    """Join `clearl` and these arguments to one line to copy; None where they are not plain text of one line."""
     if not isinstance(arguments, list) or not all(isinstance(part, str) and part.isprintable() for part in arguments):
         return None
     return shlex.join(["clearl", *arguments])
 
 
 def pipes(cells: Sequence[str]) -> str:
-    """A line of a Markdown table."""
+    """Return a line of a Markdown table."""
     return "| " + " | ".join(cells) + " |"

@@ -1,4 +1,4 @@
-"""What one run achieved on one task, in numbers. Every measure is None where the run cannot tell.
+"""Measures of one run on one task. Every measure is None where the run lacks the data.
 
 The *evaluated return* between two evaluations is the straight line between them; before the first and after the last
 it stays as it is. The *score at frame t* is the evaluation made exactly at a switch where there was one, else the mean
@@ -19,18 +19,18 @@ SCORE_WINDOW = 0.02
 
 
 def cumulative(run: Run, task: str) -> float | None:
-    """The paper's measure (Appendix B): the mean of the evaluated return over all of training, read at the end."""
+    """Return the paper's measure (Appendix B): the mean of the evaluated return over all of training."""
     return mean_return(run, task, 0.0, run.end_frames)
 
 
 def mean_return(run: Run, task: str, start: float, end: float) -> float | None:
-    """The mean of the evaluated return from frame `start` to frame `end`."""
+    """Return the mean of the evaluated return from frame `start` to frame `end`."""
     curve = run.curves.get(task)
     return None if curve is None or end <= start else mean_over(curve, start, end)
 
 
 def mean_over(curve: Curve, start: float, end: float) -> float:
-    """The mean of a curve between two frames."""
+    """Return the mean of a curve between two frames."""
     inner = (curve.frames > start) & (curve.frames < end)
     frames = np.concatenate([[start], curve.frames[inner], [end]])
     values = curve.at(frames)
@@ -38,7 +38,7 @@ def mean_over(curve: Curve, start: float, end: float) -> float:
 
 
 def running_cumulative(curve: Curve, at: np.ndarray) -> np.ndarray:
-    """The mean of the evaluated return from frame 0 to each of the frames `at` > 0."""
+    """Return the mean of the evaluated return from frame 0 to each of the frames `at` > 0."""
     frames = np.union1d(np.union1d(curve.frames, at), [0.0])
     values = curve.at(frames)
     areas = np.concatenate([[0.0], np.cumsum(np.diff(frames) * (values[1:] + values[:-1]) / 2)])
@@ -46,29 +46,29 @@ def running_cumulative(curve: Curve, at: np.ndarray) -> np.ndarray:
 
 
 def final(run: Run, task: str) -> float | None:
-    """The score at the end of training."""
+    """Return the score at the end of training."""
     return score_at(run, task, run.end_frames)
 
 
 def final_success(run: Run, task: str) -> float | None:
-    """The share of episodes that reached the goal, at the end of training."""
+    """Return the share of episodes that reached the goal, at the end of training."""
     return success_at(run, task, run.end_frames)
 
 
 def score_at(run: Run, task: str, frame: float, *, after: float = -np.inf) -> float | None:
-    """The score at `frame`; only evaluations later than `after` count, and None if there are none."""
+    """Return the score at `frame`; only evaluations later than `after` count, and None if there are none."""
     measured = switch_score(run, task, frame)
     return measured if measured is not None else _recent(run, run.curves.get(task), frame, after)
 
 
 def switch_score(run: Run, task: str, frame: float) -> float | None:
-    """The return evaluated exactly at the end of the segment that ends at `frame`."""
+    """Look up the evaluation made exactly at the end of the segment that ends at `frame`."""
     segment = run.segment_ending_at(frame)
     return None if segment is None else run.switches.get(task, {}).get(segment)
 
 
 def success_at(run: Run, task: str, frame: float, *, after: float = -np.inf) -> float | None:
-    """The success rate at `frame`, by the same rule as the score."""
+    """Return the success rate at `frame`, by the same rule as the score."""
     return _recent(run, run.success.get(task), frame, after)
 
 
@@ -84,7 +84,7 @@ def _recent(run: Run, curve: Curve | None, frame: float, after: float) -> float 
 
 
 def backward_transfer(run: Run, task: str) -> float | None:
-    """What all that came after the first visit did to the task: final score minus score at the end of that visit."""
+    """Return the final score minus the score at the end of the first visit: the effect of all later training."""
     visits = run.visits(task)
     if not visits or visits[0][1] >= run.end_frames:
         return None
@@ -97,7 +97,7 @@ RECOVERED = 0.9
 
 
 def recovery_frames(run: Run, task: str, floor: float) -> float | None:
-    """Frames after coming back to the task until its return is what it was when it was left, but for a tenth.
+    """Count frames after coming back to the task until its return is what it was when it was left, less a tenth.
 
     Mean over all visits but the first; a visit that does not get there counts with its length.
     """
@@ -115,13 +115,13 @@ def recovery_frames(run: Run, task: str, floor: float) -> float | None:
 
 
 def first_visit_mean(run: Run, task: str) -> float | None:
-    """The mean of the evaluated return over the task's first visit: how fast it was learnt."""
+    """Return the mean of the evaluated return over the task's first visit: how fast it was learnt."""
     visits = run.visits(task)
     return mean_return(run, task, *visits[0]) if visits else None
 
 
 def forward_transfer(run: Run, task: str, separate: list[Run]) -> float | None:
-    """How much better the first visit went than the same frames of a network that only ever saw this task.
+    """Return how much better the first visit went than the same frames of a network that only ever saw this task.
 
     Mean return over the first visit, minus that of the `separate` runs over as many frames of their own (mean over
     their seeds). On the x-axis, which sums the frames of all tasks, those take `frames_scale` times as long.
@@ -137,5 +137,5 @@ def forward_transfer(run: Run, task: str, separate: list[Run]) -> float | None:
 
 
 def probe_mean(run: Run) -> float | None:
-    """Plasticity: the mean of the evaluated return over the probe's visit."""
+    """Return the mean of the evaluated return over the probe's visit, a measure of plasticity."""
     return first_visit_mean(run, run.probe_task) if run.probe_task else None

@@ -11,7 +11,7 @@ _UNSAFE = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def clean_name(name: Any) -> str:
-    """The name as one line of printable text, at most 100 characters; different names stay different.
+    """Return the name as one line of printable text, at most 100 characters; different names stay different.
 
     Control characters, line breaks, surrogates and marks that turn the direction of writing become "?".
     """

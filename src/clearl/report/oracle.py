@@ -1,4 +1,4 @@
-"""What a schedule alone costs: the score of a learner that forgets nothing, and the regret to it.
+"""The cost of a schedule alone: the score of a learner that forgets nothing, and the regret to it.
 
 A task that comes late has a low mean return over training however well it is kept. The oracle takes the return of a
 reference after n frames of the task, and asks what the schedule at hand would give if every frame of the task taught as
@@ -18,7 +18,7 @@ _POINTS = 400
 
 
 def own_frames(run: Run, task: str, at: np.ndarray) -> np.ndarray:
-    """How many frames of the task the run has trained by each frame of the axis."""
+    """Return how many frames of the task the run has trained by each frame of the axis."""
     total = np.zeros(len(at))
     for span in run.spans:
         end = min(span.end, run.planned_frames or span.end)
@@ -27,7 +27,7 @@ def own_frames(run: Run, task: str, at: np.ndarray) -> np.ndarray:
 
 
 def learning_curve(runs: Sequence[Run], task: str) -> Curve | None:
-    """The mean return over the runs against their frames of the task."""
+    """Return the mean return over the runs against their frames of the task."""
     seen = [run for run in runs if task in run.curves and run.end_frames > 0]
     if not seen:
         return None
@@ -41,7 +41,7 @@ def learning_curve(runs: Sequence[Run], task: str) -> Curve | None:
 
 
 def oracle(run: Run, task: str, reference: Curve) -> float | None:
-    """The cumulative score of this run's schedule, had it learnt as the reference does and forgotten nothing."""
+    """Return the cumulative score of this run's schedule, had it learnt as the reference does and forgotten nothing."""
     if run.end_frames <= 0 or task not in run.curves:
         return None
     bounds = [bound for span in run.spans for bound in (span.start, span.end) if 0 < bound < run.end_frames]
@@ -50,7 +50,7 @@ def oracle(run: Run, task: str, reference: Curve) -> float | None:
 
 
 def regret(run: Run, task: str, alone: Curve | None) -> float | None:
-    """The mean over training of what a network that saw the task alone returns after as many frames of it, minus what
-    this run returns."""
+    """Return the mean over training of what a network that saw the task alone returns after as many frames of it, minus
+    what this run returns."""
     ours, theirs = metrics.cumulative(run, task), None if alone is None else oracle(run, task, alone)
     return None if ours is None or theirs is None else theirs - ours

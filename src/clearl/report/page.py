@@ -66,8 +66,8 @@ def write_page(
 
 
 def inline_svg(svg: str, prefix: str, title: str) -> str:
-    """An SVG for use inside the page: ids of its own, the page's colours for all that is not data, and a text for those
-    who cannot see it."""
+    """Adapt an SVG to the page: ids of its own, the page's colours for all that is not data, and a text for those who
+    cannot see it."""
     body = svg[svg.index("<svg") :]
     body = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', body)
     body = re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", body)
@@ -145,7 +145,7 @@ def _table(table: Table) -> str:
 
 
 def _tall_table(table: Table) -> str:
-    """Of many tasks, a row for each task and a column for each arm."""
+    """Write a table of many tasks with a row for each task and a column for each arm."""
     head = "".join(f'<th scope="col">{breakable(name)}</th>' for name in table.labels)
     body = []
     for place, task in enumerate(table.tasks):

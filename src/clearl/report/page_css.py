@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MARK = b'<div class="mark">clearl report</div>'
-"""What a page of ours has near its beginning."""
+"""A mark near the beginning of every page that clearl wrote."""
 
 CSS = """
 :root {

@@ -23,7 +23,10 @@ _TASKS_SHOWN = 12
 
 
 def findings_section(findings: Sequence[Finding], *, with_missing: bool) -> str:
-    """The claims that were measured and, `with_missing`, those that were not; empty where there is nothing to show."""
+    """Return the claims that were measured and, `with_missing`, those that were not.
+
+    Empty where there is nothing to show.
+    """
     measured = [finding for finding in findings if finding.effect is not None]
     rest = [finding for finding in findings if finding.effect is None and with_missing]
     if not measured and not rest:
@@ -66,7 +69,7 @@ def _card(finding: Finding) -> str:
 
 
 def _tasks(finding: Finding) -> str:
-    """The claim on each task: opposite effects cancel in the mean."""
+    """Return the claim on each task: opposite effects cancel in the mean."""
     if not finding.tasks:
         return ""
     shown = list(finding.tasks.items())[:_TASKS_SHOWN]
@@ -96,7 +99,10 @@ def _sentence(text: str) -> str:
 
 
 def _plot(finding: Finding) -> str:
-    """A number line: the range as a shade, the interval as a bar, the estimate as a dot, the paper as a diamond."""
+    """Return a number line.
+
+    The range as a shade, the interval as a bar, the estimate as a dot, the paper as a diamond.
+    """
     effect = finding.effect
     assert effect is not None
     marks = [effect.value, *finding.claim.range, effect.low, effect.high, finding.paper_effect]

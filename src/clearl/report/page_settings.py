@@ -15,7 +15,7 @@ _LONGEST_VALUE = 400
 
 
 def settings_section(summary: Summary, command: str) -> str:
-    """Everything that is needed to run it again."""
+    """Write the section with everything that is needed to run it again."""
     return f"""<section id="settings"><h2>Settings and commands</h2>
 <h3>What differs between the arms</h3>{_differences(summary)}
 <h3>How to run it again</h3><pre>{escape(_commands(summary))}

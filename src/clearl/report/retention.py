@@ -1,4 +1,4 @@
-"""What an absence does to a task, and the scores of all tasks at the end of every segment.
+"""The effect of an absence on a task, and the scores of all tasks at the end of every segment.
 
 An *absence* of a task is the time from the end of a visit to the start of the next, or to the end of the run; it lasts
 at least one whole segment of the plan. Its two scores are evaluations made exactly at these switches. Runs of older
@@ -27,11 +27,11 @@ class Absence:
     after: float
     mean_between: float
     at_switches: bool
-    """Whether both scores are evaluations made exactly at the switches."""
+    """True if both scores are evaluations made exactly at the switches."""
 
 
 def absences(run: Run, task: str) -> list[Absence]:
-    """Every absence of the task whose two scores are known."""
+    """Return every absence of the task whose two scores are known."""
     key = "absences", task
     if key not in run.memo:
         run.memo[key] = _absences(run, task)
@@ -53,13 +53,16 @@ def _absences(run: Run, task: str) -> list[Absence]:
 
 
 def forgetting(run: Run, task: str) -> float | None:
-    """The mean drop over the task's absences: score at the end of the visit, minus score at the end of the absence."""
+    """Return the mean drop over the task's absences.
+
+    Score at the end of the visit, minus score at the end of the absence.
+    """
     drops = [absence.learnt - absence.after for absence in absences(run, task)]
     return float(np.mean(drops)) if drops else None
 
 
 def kept(run: Run, task: str, floor: float) -> float | None:
-    """The share of what was learnt that outlived the absences, counted from the floor.
+    """Return the share of what was learnt that outlived the absences, counted from the floor.
 
     The sum of the scores at the ends of the absences over the sum of the scores when the task was left: absences before
     which little was learnt weigh little, so that no ratio of two small numbers decides.
@@ -68,13 +71,13 @@ def kept(run: Run, task: str, floor: float) -> float | None:
 
 
 def area_lost(run: Run, task: str, floor: float) -> float | None:
-    """The share of the score at the end of the visit that was missing while away, mean over the time away."""
+    """Return the share of the score at the end of the visit that was missing while away, mean over the time away."""
     share = _share(run, task, floor, lambda absence: absence.mean_between)
     return None if share is None else 1 - share
 
 
 def segment_scores(run: Run, task: str) -> list[float | None]:
-    """One row of the task x time matrix: the score at the end of each segment that the run has finished."""
+    """Return one row of the task x time matrix: the score at the end of each segment that the run has finished."""
     ends = [(span.start, min(span.end, run.planned_frames or span.end)) for span in run.spans]
     return [score_at(run, task, end, after=start) if end <= run.drawn_frames else None for start, end in ends]
 

@@ -31,7 +31,7 @@ class EvalPoint:
 
 @dataclass
 class Parsed:
-    """What the rows of one run hold."""
+    """The contents of one run's rows."""
 
     evaluations: list[EvalPoint] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Parsed:
     compress_frames: float = 0.0
     """Taken out of the axis."""
     has_secondary: bool = False
-    """Whether the task in training has rows of a network that is not plotted."""
+    """True if the task in training has rows of a network that is not plotted."""
     skipped: int = 0
     """Evaluations that were due and left out."""
 
@@ -73,7 +73,7 @@ def parse_rows(rows: Iterable[Row], scale: float) -> Parsed:
 
 
 def planned_spans(plan: Any, scale: float) -> list[Span]:
-    """The segments of the plan in the meta data, for a run that has not recorded anything."""
+    """Return the segments of the plan in the meta data, for a run that has not recorded anything."""
     spans: list[Span] = []
     start = 0.0
     try:
@@ -95,7 +95,7 @@ def _count(value: Any) -> float:
 
 
 def finite(value: Any) -> float:
-    """The number as a float; `ValueError` where it is none, or not finite."""
+    """Return the number as a float; `ValueError` where it is none, or not finite."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"not a number: {value!r:.40}")
     if not abs(value) <= _LARGEST:
@@ -104,7 +104,7 @@ def finite(value: Any) -> float:
 
 
 def curves(evaluations: Sequence[EvalPoint], *, end: float) -> dict[str, Curve]:
-    """The evaluated return of each task.
+    """Return the evaluated return of each task.
 
     The last round may overshoot the plan; what it measured is the score at the plan's end.
     """
@@ -115,7 +115,7 @@ def curves(evaluations: Sequence[EvalPoint], *, end: float) -> dict[str, Curve]:
 
 
 def success_curves(evaluations: Sequence[EvalPoint], *, end: float) -> dict[str, Curve]:
-    """The success rate of each task whose environment says what success is."""
+    """Return the success rate of each task whose environment says what success is."""
     points: dict[str, list[tuple[float, float, float]]] = {}
     for one in evaluations:
         if one.success is not None:
@@ -124,7 +124,7 @@ def success_curves(evaluations: Sequence[EvalPoint], *, end: float) -> dict[str,
 
 
 def switch_returns(evaluations: Sequence[EvalPoint]) -> dict[str, dict[int, float]]:
-    """Task to segment to the return evaluated at its end; of a repeated evaluation, the last."""
+    """Map task and segment to the return evaluated at the segment's end; of a repeated evaluation, the last."""
     table: dict[str, dict[int, float]] = {}
     for one in evaluations:
         if one.segment is not None:
@@ -167,7 +167,7 @@ def _take_train(parsed: Parsed, row: Row, scale: float) -> None:
 
 
 def _take_segment(row: Row, segments: dict[int, Row], first_ends: dict[int, float]) -> None:
-    """The later row of an index replaces the earlier; the plan's end is what the first with an end says."""
+    """Keep the later row of an index; the first one with an end gives the plan's end."""
     index = int(finite(row.get("index", len(segments))))
     for bound in ("start_frames", "end_frames"):
         if row[bound] is not None:
@@ -182,7 +182,7 @@ def _take_segment(row: Row, segments: dict[int, Row], first_ends: dict[int, floa
 
 
 def _span(index: int, row: Row, scale: float) -> Span:
-    """A bound that nobody knows yet is infinite."""
+    """Build a span; a bound that is not known yet is infinite."""
     start, end = (math.inf if row[key] is None else float(row[key]) * scale for key in ("start_frames", "end_frames"))
     weights, end_weights = (tuple(map(float, row.get(key) or ())) for key in ("weights", "end_weights"))
     extra = float(row.get("extra_frames", 0)) * scale
@@ -190,7 +190,7 @@ def _span(index: int, row: Row, scale: float) -> Span:
 
 
 def _curve(points: np.ndarray) -> Curve:
-    """Several evaluations of the same weights count as one: their mean over episodes."""
+    """Build a curve; several evaluations of the same weights count as one, their mean over episodes."""
     frames, index = np.unique(points[:, 0], return_inverse=True)
     sums = np.bincount(index, weights=points[:, 1] * points[:, 2])
     return Curve(frames, sums / np.bincount(index, weights=points[:, 2]))

@@ -21,7 +21,7 @@ class Curve:
     returns: np.ndarray
 
     def at(self, frames: np.ndarray) -> np.ndarray:
-        """The straight lines between the evaluations; constant before the first and after the last."""
+        """Return the straight lines between the evaluations; constant before the first and after the last."""
         return np.interp(frames, self.frames, self.returns)
 
 
@@ -41,7 +41,7 @@ class Span:
     """Frames at its end on top of the visit's own, such as a compress phase's."""
 
     def share(self, task: str) -> float:
-        """The task's mean share of the segment's frames."""
+        """Return the task's mean share of the segment's frames."""
         if task not in self.tasks:
             return 0.0
         shares = [weights for weights in (self.weights, self.end_weights) if len(weights) == len(self.tasks)]
@@ -63,7 +63,7 @@ class Run:
     planned_frames: float | None
     """Frames of the whole plan; None where it ends by episodes or nothing says it."""
     seen_frames: float
-    """How far the rows go."""
+    """The last frame that a row tells of."""
     notes: tuple[str, ...] = ()
     fps: float | None = None
     wall_s: float = 0.0
@@ -72,7 +72,7 @@ class Run:
     success: dict[str, Curve] = field(default_factory=dict)
     """The share of evaluation episodes that reached the task's goal, where the environment says it."""
     has_two_columns: bool = False
-    """Whether the task in training was evaluated with a second network, which is not plotted."""
+    """True if the task in training was evaluated with a second network, which is not plotted."""
     skipped: int = 0
     """Evaluations that were due and left out, because the evaluator lagged."""
     memory_nbytes: float | None = None
@@ -113,18 +113,18 @@ class Run:
 
     @property
     def drawn_frames(self) -> float:
-        """Where its curves end: at the end of the plan, or as far as it got."""
+        """The frame where its curves end: the end of the plan, or as far as it got."""
         if self.planned_frames is None:
             return self.seen_frames
         return self.planned_frames if self.is_finished else min(self.seen_frames, self.planned_frames)
 
     @property
     def end_frames(self) -> float:
-        """Where its measures are read."""
+        """The frame at which its measures are read."""
         return self.drawn_frames if self.common_frames is None else min(self.drawn_frames, self.common_frames)
 
     def visits(self, task: str, *, until: float | None = None) -> list[tuple[float, float]]:
-        """The stretches (start, end) in which `task` was trained, as far as the run got; neighbours joined."""
+        """Return the stretches (start, end) in which `task` was trained, as far as the run got; neighbours joined."""
         until = self.end_frames if until is None else until
         stretches: list[tuple[float, float]] = []
         for span in self.spans:
@@ -137,18 +137,21 @@ class Run:
         return stretches
 
     def is_whole_absence(self, left: float, back: float) -> bool:
-        """Whether a whole segment lies between the two frames: less than that is a round that overshot its bound."""
+        """Return whether a whole segment lies between the two frames.
+
+        Less than that is a round that overshot its bound.
+        """
         bounds = self._bounds
         first = bisect_left(bounds, (left, left))
         return any(end <= back for _, end in bounds[first : first + 1])
 
     def segment_ending_at(self, frame: float) -> int | None:
-        """The segment that ends at this frame, the last one at the end of the plan."""
+        """Return the segment that ends at this frame, the last one at the end of the plan."""
         return self._segment_by_end.get(frame)
 
     @cached_property
     def memo(self) -> dict[Any, Any]:
-        """What measures have worked out about this run: a plan may have a hundred thousand switches."""
+        """A cache for measures of this run: a plan may have a hundred thousand switches."""
         return {}
 
     @cached_property
@@ -173,7 +176,7 @@ class Arm:
 
     @property
     def tasks(self) -> list[str]:
-        """In the order of their first visit."""
+        """The tasks in the order of their first visit."""
         order = dict.fromkeys(task for run in self.runs for span in run.spans for task in span.tasks)
         return list(dict.fromkeys([*order, *(task for run in self.runs for task in run.curves)]))
 

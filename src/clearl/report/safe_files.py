@@ -16,7 +16,10 @@ LARGEST_NBYTES = {"config.yaml": _MIB, "meta.json": 256 * _MIB, "metrics.jsonl":
 
 
 def check_file(path: Path) -> bool:
-    """Whether the file is there; `ReportError` if it is not a regular file, or too large to be what it should be."""
+    """Return whether the file is there.
+
+    `ReportError` if it is not a regular file, or too large to be what it should be.
+    """
     try:
         status = os.stat(path)
     except FileNotFoundError:
@@ -32,7 +35,7 @@ def check_file(path: Path) -> bool:
 
 
 def read_settings(path: Path) -> dict[str, Any] | None:
-    """The mapping in a YAML file, or None where it is anything else."""
+    """Return the mapping in a YAML file, or None where it is anything else."""
     try:
         settings = parse_yaml(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError, ConfigError, TypeError):

@@ -20,17 +20,17 @@ class Scale:
     top: float | None
     """The mean final return of the arm that sees each task alone, else of all tasks at once, else of the best arm."""
     is_measured: bool = True
-    """Whether the floor was evaluated; else it is 0, or the least return seen where that is below 0."""
+    """True if the floor was evaluated; else it is 0, or the least return seen where that is below 0."""
 
     def score(self, value: float | None) -> float | None:
-        """A return as a share of the way from the floor to the top."""
+        """Scale a return: 0 at the floor, 1 at the top."""
         if value is None or self.top is None or self.top <= self.floor:
             return None
         return (value - self.floor) / (self.top - self.floor)
 
 
 def task_scales(arms: Sequence[Arm], tasks: Sequence[str]) -> dict[str, Scale]:
-    """The scale of every task."""
+    """Return the scale of every task."""
     return {task: _scale(arms, task) for task in tasks}
 
 
@@ -45,7 +45,7 @@ def _scale(arms: Sequence[Arm], task: str) -> Scale:
 
 
 def task_floor(arms: Sequence[Arm], task: str) -> tuple[float, bool]:
-    """The return before any training, and whether it was evaluated."""
+    """Find the mean return before any training, and whether it was evaluated."""
     curves = [run.curves[task] for arm in arms for run in arm.runs if task in run.curves]
     untrained = [curve.returns[0] for curve in curves if curve.frames[0] == 0]
     if untrained:

@@ -1,4 +1,4 @@
-"""What a figure draws: mean and deviation over the seeds of an arm, on one grid of frames."""
+"""The lines of a figure: mean and deviation over the seeds of an arm, on one grid of frames."""
 
 from __future__ import annotations
 
@@ -32,23 +32,26 @@ class Series:
     seeds: int = 1
 
     def at_measured(self) -> np.ndarray:
-        """The mean at the frames that were measured."""
+        """Return the mean at the frames that were measured."""
         return np.interp(self.measured, self.frames, self.mean)
 
     def stretches(self) -> Iterator[tuple[slice, bool]]:
-        """The grid cut where training of the task begins or ends; neighbours share a point, so that lines meet."""
+        """Yield the grid cut where training of the task begins or ends.
+
+        Neighbours share a point, so that lines meet.
+        """
         cuts = np.flatnonzero(np.diff(self.trained)) + 1
         for start, end in zip([0, *cuts], [*cuts, len(self.trained)], strict=True):
             yield slice(start, end + 1), bool(self.trained[start])
 
 
 def return_series(arm: Arm, task: str) -> Series | None:
-    """The evaluated return."""
+    """Build the series of the evaluated return."""
     return _series(arm, task, lambda curve, frames: np.interp(frames, curve.frames, curve.returns))
 
 
 def cumulative_series(arm: Arm, task: str) -> Series | None:
-    """Its mean over training so far (the paper's Appendix B)."""
+    """Build the series of the return's mean over training so far (the paper's Appendix B)."""
     return _series(arm, task, running_cumulative)
 
 
@@ -79,7 +82,7 @@ def _series(arm: Arm, task: str, values: Callable[[Curve, np.ndarray], np.ndarra
 
 
 def _in_gap(evaluated: np.ndarray, frames: np.ndarray) -> np.ndarray:
-    """Which frames lie between two evaluations that are much further apart than most: nothing is known there."""
+    """Mark frames between two evaluations that are much further apart than most: nothing is known there."""
     steps = np.diff(evaluated)
     if len(steps) < _STEPS_TO_TELL:
         return np.zeros(len(frames), bool)
@@ -90,12 +93,15 @@ def _in_gap(evaluated: np.ndarray, frames: np.ndarray) -> np.ndarray:
 
 
 def _few(frames: np.ndarray) -> np.ndarray:
-    """The frames themselves where they are few enough to add to the grid; else they lie closer than its points."""
+    """Return the frames themselves where they are few enough to add to the grid.
+
+    Else they lie closer than its points.
+    """
     return frames if len(frames) <= GRID_POINTS else np.zeros(0)
 
 
 def _grid(run: Run, task: str) -> np.ndarray:
-    """Even points from just above 0 to the run's end, with the switches among them."""
+    """Build even points from just above 0 to the run's end, with the switches among them."""
     end = run.drawn_frames
     even = np.linspace(0, end, GRID_POINTS + 1)[1:]
     switches = _few(np.array([bound for visit in run.visits(task, until=end) for bound in visit if 0 < bound < end]))

@@ -1,4 +1,4 @@
-"""Over seeds: mean, standard deviation, t-intervals, and Holm's correction.
+"""Statistics over seeds: mean, standard deviation, t-intervals, and Holm's correction.
 
 An effect is a function of the scores of some arms. Its standard error is the jackknife's (leave one seed out, arm by
 arm), its degrees of freedom are Welch's and Satterthwaite's. For one mean this is Student's interval, for a difference
@@ -57,11 +57,11 @@ class Interval:
     is_log: bool = False
 
     def p_above(self, edge: float) -> float:
-        """One-sided p of the data if the effect were not above `edge`."""
+        """Return the one-sided p of the data if the effect were not above `edge`."""
         return self._tail(edge, 1.0)
 
     def p_below(self, edge: float) -> float:
-        """One-sided p of the data if the effect were not below `edge`."""
+        """Return the one-sided p of the data if the effect were not below `edge`."""
         return self._tail(edge, -1.0)
 
     def _tail(self, edge: float, sign: float) -> float:
@@ -82,7 +82,7 @@ class Interval:
 
 
 def over_seeds(samples: Sequence[np.ndarray], effect: Callable[..., float], *, is_log: bool = False) -> Interval | None:
-    """An effect between arms with its interval; None where the effect itself is not finite.
+    """Return an effect between arms with its interval; None where the effect itself is not finite.
 
     `samples` holds one array [seeds, ...] for each arm; `effect` takes such arrays. With `is_log` the effect is a
     ratio above 0. An effect that is not finite when some seed is left out has no interval.
@@ -107,12 +107,12 @@ def over_seeds(samples: Sequence[np.ndarray], effect: Callable[..., float], *, i
 
 
 def mean_interval(values: np.ndarray) -> Interval | None:
-    """The mean over seeds with Student's interval."""
+    """Return the mean over seeds with Student's interval."""
     return over_seeds([values], lambda sample: float(sample.mean())) if values.size else None
 
 
 def iqm(scores: np.ndarray) -> Interval | None:
-    """The interquartile mean of normalised scores [seeds, tasks]; seeds are left out whole."""
+    """Return the interquartile mean of normalised scores [seeds, tasks]; seeds are left out whole."""
     if scores.shape[0] < MIN_SEEDS or not scores.shape[1]:
         return None
     from scipy.stats import trim_mean
@@ -121,7 +121,7 @@ def iqm(scores: np.ndarray) -> Interval | None:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's adjusted p-values: all of them may be held to one level together."""
+    """Return Holm's adjusted p-values, which may all be held to one level together."""
     adjusted = [1.0] * len(p_values)
     largest = 0.0
     for rank, place in enumerate(np.argsort(p_values, kind="stable")):
@@ -131,7 +131,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _jackknife(samples: Sequence[np.ndarray], place: int, effect: Callable[..., float], *, is_log: bool) -> float:
-    """The part of the effect's variance that the seeds of one arm bring."""
+    """Return the part of the effect's variance that comes from the seeds of one arm."""
     count = len(samples[place])
     values = []
     for left_out in range(count):
@@ -147,7 +147,7 @@ def _jackknife(samples: Sequence[np.ndarray], place: int, effect: Callable[..., 
 
 
 def _degrees(variances: np.ndarray, counts: Sequence[int]) -> float:
-    """Welch's and Satterthwaite's degrees of freedom."""
+    """Compute Welch's and Satterthwaite's degrees of freedom."""
     total = variances.sum()
     if total == 0:
         return float(sum(counts) - len(counts))

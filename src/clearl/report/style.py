@@ -1,4 +1,4 @@
-"""How figures look: colours that the colour-blind can tell apart and that differ in print, panels, and saving."""
+"""The look of figures: colours that the colour-blind can tell apart and that differ in print, panels, and saving."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ class Panels:
     gap_x: float = 0.45
     gap_y: float = 0.4
     note: str = ""
-    """Stands below the panels: how many seeds, and what the band is."""
+    """Text below the panels: how many seeds, and what the band is."""
 
     def make(self, new_figure: Any) -> tuple[Any, Any]:
-        """The figure, and its axes [rows, columns]."""
+        """Return the figure, and its axes [rows, columns]."""
         width = self.left + self.columns * self.width + (self.columns - 1) * self.gap_x + self.right
         lines = wrap(self.note, int((width - 0.2) / (0.9 * _LETTER))) if self.note else []
         bottom = self.bottom + _NOTE_LINE * len(lines)
@@ -104,7 +104,7 @@ class Panels:
 
 @contextmanager
 def figure_style() -> Iterator[Any]:
-    """Matplotlib set up for our figures, without a display; gives `matplotlib.figure.Figure`."""
+    """Set up Matplotlib for our figures, without a display; gives `matplotlib.figure.Figure`."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -137,41 +137,41 @@ def arm_colours(names: Sequence[str]) -> dict[str, str]:
 
 
 def lighter(colour: str, share: float) -> str:
-    """The colour mixed with white."""
+    """Return the colour mixed with white."""
     parts = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
     return "#" + "".join(f"{round(part + (255 - part) * share):02x}" for part in parts)
 
 
 def task_colours(tasks: Sequence[str]) -> dict[str, str]:
-    """A colour for each task."""
+    """Return a colour for each task."""
     return {task: PALETTE[index % len(PALETTE)] for index, task in enumerate(tasks)}
 
 
 def grid_columns(count: int) -> int:
-    """How many of the panels stand side by side: as few empty cells as can be."""
+    """Return how many of the panels stand side by side: as few empty cells as can be."""
     if count <= 5:
         return count
     return min((4, 3, 5), key=lambda columns: -count % columns)
 
 
 def arm_columns(arms: Sequence[Arm]) -> int:
-    """The same for a panel of each arm; the positions of a probe stand in a row."""
+    """Return how many panels of arms stand side by side; the positions of a probe stand in a row."""
     positions = {arm.probe_position for arm in arms if arm.probe_position is not None}
     return len(positions) if 2 <= len(positions) <= 5 and len(arms) > len(positions) else grid_columns(len(arms))
 
 
 def panel_width(columns: int) -> float:
-    """Inches of one of so many panels side by side."""
+    """Return the width in inches of one of `count` panels side by side."""
     return _PANEL_WIDTHS[min(columns, 5)]
 
 
 def text_width(texts: Sequence[str]) -> float:
-    """About how many inches the longest of the texts takes at the size of tick labels."""
+    """Estimate the inches that the longest of the texts takes at the size of tick labels."""
     return _LETTER * max((len(text) for text in texts), default=0)
 
 
 def fit(text: str, inches: float) -> str:
-    """A title that is cut in its middle where it would not fit."""
+    """Return a title that is cut in its middle where it would not fit."""
     return cut(text, max(8, int(inches / (1.3 * _LETTER))))
 
 

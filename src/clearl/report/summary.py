@@ -26,13 +26,13 @@ ALONE = ("separate", "simultaneous")
 
 @dataclass(frozen=True)
 class ArmSummary:
-    """What one arm achieved."""
+    """The measures of one arm."""
 
     arm: Arm
     tasks: dict[str, dict[str, Stat]]
     """Task to measure to its values over seeds."""
     iqm: Interval | None
-    """Of the normalised scores: cumulative, from the floor, as a share of the reference arm's."""
+    """Interquartile mean of the normalised scores: cumulative, from the floor, as a share of the reference arm's."""
     normalised: float | None = None
     """The mean of the normalised scores over tasks and seeds."""
     probe: Stat | None = None
@@ -47,13 +47,13 @@ class ArmSummary:
         return self.tasks.get(task, {}).get(measure)
 
     def mean(self, measure: str) -> float | None:
-        """The measure's mean over the tasks where it is known."""
+        """Return the measure's mean over the tasks where it is known."""
         means = [stat.mean for stats in self.tasks.values() if (stat := stats.get(measure)) is not None]
         known = [mean for mean in means if mean is not None]
         return float(np.mean(known)) if known else None
 
     def matrix(self) -> dict[str, list[float | None]]:
-        """Task x time: the mean score on each task at the end of each segment."""
+        """Build the task x time matrix: the mean score on each task at the end of each segment."""
         table = {}
         for task in self.tasks:
             rows = [retention.segment_scores(run, task) for run in self.arm.runs]
@@ -78,7 +78,7 @@ class ArmSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """All that a report says, as data."""
+    """The contents of a report, as data."""
 
     title: str
     arms: dict[str, ArmSummary]
@@ -136,7 +136,7 @@ def summarise(arms: Sequence[Arm], *, title: str, notes: Sequence[str] = ()) -> 
 
 
 def _measure(arm: Arm, task: str, scale: Scale, separate: list[Run]) -> dict[str, Stat]:
-    """Every measure of docs/metrics.md that the runs have."""
+    """Return every measure of docs/metrics.md that the runs have."""
 
     def stat(measure: Any, *more: Any) -> Stat:
         return Stat(tuple(measure(run, task, *more) for run in arm.runs))
@@ -168,7 +168,7 @@ def _probe(arm: Arm) -> Stat | None:
 
 
 def _reference(arms: Sequence[Arm], scales: dict[str, Scale]) -> Arm | None:
-    """What scores are shares of: training without forgetting where it was run, else the arm that did best."""
+    """Choose the arm that scores are shares of: training without forgetting if it was run, else the best arm."""
     tasks = list(scales)
     above = {arm.name: _means(arm, tasks) - [scale.floor for scale in scales.values()] for arm in arms}
     known = [arm for arm in arms if np.isfinite(above[arm.name]).any()]
@@ -189,8 +189,8 @@ def _means(arm: Arm, tasks: Sequence[str]) -> np.ndarray:
 
 
 def _normalised(arm: Arm, reference: Arm | None, scales: dict[str, Scale]) -> np.ndarray:
-    """[seeds, tasks]: cumulative scores from the floor as shares of the reference's; tasks that it never learnt are
-    left out, and runs that lack a task."""
+    """Return cumulative scores from the floor [seeds, tasks] as shares of the reference's; tasks that it never learnt
+    and runs that lack a task are left out."""
     if reference is None:
         return np.zeros((0, 0))
     tasks = list(scales)
@@ -205,7 +205,10 @@ def _normalised(arm: Arm, reference: Arm | None, scales: dict[str, Scale]) -> np
 
 
 def _oracle(arms: Sequence[Arm], reference: Arm | None, tasks: Sequence[str]) -> dict[str, float]:
-    """The oracle on the schedule that all other arms share; nothing where they do not, or nothing to learn from."""
+    """Return the oracle on the schedule that all other arms share.
+
+    Nothing where they do not, or nothing to learn from.
+    """
     others = [run for arm in arms for run in arm.runs if run.protocol not in ALONE and run.end_frames > 0]
     plans = {tuple((span.tasks, span.start) for span in run.spans) for run in others}
     if reference is None or reference.name not in ALONE or len(plans) != 1:

@@ -74,7 +74,7 @@ class Table:
     numbers: list[list[Stat | None]]
     boundaries: list[str]
     iqm: list[str] | None = None
-    """Where there is one for every arm or some."""
+    """Each arm's overall value, where it has one."""
 
     @property
     def head(self) -> list[str]:
@@ -107,7 +107,7 @@ class Table:
         return out.getvalue()
 
     def to_latex(self) -> str:
-        """A `booktabs` table."""
+        """Write the table for LaTeX's `booktabs`."""
         lines = [f"% {self.title}: {self.note}", rf"\begin{{tabular}}{{ll{'r' * (len(self.head) - 2)}}}", r"\toprule"]
         lines += [" & ".join(map(latex, self.head)) + r" \\", r"\midrule"]
         for row, bold in zip(self.rows, self.bold, strict=True):
@@ -120,7 +120,7 @@ class Table:
 
 
 def measure_table(summary: Summary, measure: Measure) -> Table | None:
-    """The table of one measure; None where no arm has it."""
+    """Return the table of one measure; None where no arm has it."""
     names = list(summary.arms)
     stats = [[summary.arms[name].stat(task, measure.key) for task in summary.tasks] for name in names]
     if not any(stat is not None and stat.mean is not None for row in stats for stat in row):
@@ -142,7 +142,7 @@ def measure_table(summary: Summary, measure: Measure) -> Table | None:
 
 
 def with_oracle(table: Table, summary: Summary) -> Table:
-    """The table of cumulative scores with one more row: what the schedule gives with no forgetting at all."""
+    """Return the table of cumulative scores with one more row: what the schedule gives with no forgetting at all."""
     if not summary.oracle:
         return table
     stats = [Stat((summary.oracle[task],)) if task in summary.oracle else None for task in summary.tasks]
@@ -160,18 +160,18 @@ def with_oracle(table: Table, summary: Summary) -> Table:
 
 
 def seed_counts(summary: Summary) -> list[int]:
-    """The number of seeds of each arm."""
+    """Return the number of seeds of each arm."""
     return [len(arm.arm.runs) for arm in summary.arms.values()]
 
 
 def seeds_text(summary: Summary) -> str:
-    """How many seeds the arms have, in words."""
+    """Return how many seeds the arms have, in words."""
     low, high = min(seed_counts(summary)), max(seed_counts(summary))
     return f"{low} to {high} seeds" if low != high else f"{high} seed{'s' if high != 1 else ''}"
 
 
 def paper_table(paper: PaperTable, suite: str | None) -> Table:
-    """A table of the paper, marked as another suite unless the runs are on the same."""
+    """Return a table of the paper, marked as another suite unless the runs are on the same."""
     same = suite == paper.suite
     stats: list[list[Stat | None]] = [[Stat((score,)) for score in scores] for scores in paper.scores.values()]
     return Table(
@@ -188,7 +188,7 @@ def paper_table(paper: PaperTable, suite: str | None) -> Table:
 
 
 def all_tables(summary: Summary, *, paper: bool = False) -> list[Table]:
-    """The tables of all measures that the runs have; with `paper`, or on one of its suites, the paper's."""
+    """Return the tables of all measures that the runs have; with `paper`, or on one of its suites, the paper's."""
     measured = [table for measure in MEASURES if (table := measure_table(summary, measure)) is not None]
     measured = [with_oracle(table, summary) if table.name == "cumulative" else table for table in measured]
     suite = suite_of(summary)
@@ -196,13 +196,13 @@ def all_tables(summary: Summary, *, paper: bool = False) -> list[Table]:
 
 
 def suite_of(summary: Summary) -> str | None:
-    """The suite that the runs are on."""
+    """Return the suite that the runs are on."""
     suites = [run.meta.get("suite") for arm in summary.arms.values() for run in arm.arm.runs]
     return next((str(suite) for suite in suites if suite), None)
 
 
 def write_tables(tables: Sequence[Table], out: Path) -> None:
-    """Each table as .md, .csv and .tex into the directory `out`."""
+    """Write each table as .md, .csv and .tex into the directory `out`."""
     out.mkdir(parents=True, exist_ok=True)
     for table in tables:
         for suffix, text in (("md", table.to_markdown()), ("csv", table.to_csv()), ("tex", table.to_latex())):
@@ -210,7 +210,7 @@ def write_tables(tables: Sequence[Table], out: Path) -> None:
 
 
 def _best(names: Sequence[str], stats: Sequence[Sequence[Stat | None]], which: str) -> list[list[bool]]:
-    """On each task the best arm among those that could forget, and those that the seeds cannot tell from it."""
+    """Find on each task the best arm among those that could forget, and those that the seeds cannot tell from it."""
     bold = [[False] * len(row) for row in stats]
     for column in range(len(stats[0]) if stats else 0):
         known = {
@@ -229,6 +229,6 @@ def _best(names: Sequence[str], stats: Sequence[Sequence[Stat | None]], which: s
 
 
 def _differ(first: Stat, second: Stat) -> bool:
-    """Whether Welch's interval of the difference leaves out zero; too few seeds to tell count as different."""
+    """Return whether Welch's interval of the difference leaves out zero; too few seeds to tell count as different."""
     effect = over_seeds([first.values, second.values], lambda one, other: float(one.mean() - other.mean()))
     return effect is None or effect.low is None or effect.high is None or effect.low > 0 or effect.high < 0

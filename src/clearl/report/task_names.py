@@ -1,4 +1,4 @@
-"""What the names of tasks mean, where they do not say it themselves."""
+"""Explain and shorten the names of tasks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def names_note(tasks: Sequence[str], suite: str | None) -> str:
-    """A sentence for names such as MinAtar's `breakout@2`; empty where every name speaks for itself."""
+    """Return a sentence for names such as MinAtar's `breakout@2`; empty where every name speaks for itself."""
     if suite != "minatar":
         return ""
     schemes = sorted({int(scheme) for task in tasks if (scheme := task.rpartition("@")[2]).isdigit() and "@" in task})
@@ -17,7 +17,7 @@ def names_note(tasks: Sequence[str], suite: str | None) -> str:
 
 
 def short_names(tasks: Sequence[str], letters: int) -> list[str]:
-    """Names that fit into so many letters; what all of them begin and end with goes first."""
+    """Shorten names to `letters` letters; what all of them begin and end with goes first."""
     if max(map(len, tasks), default=0) <= letters:
         return list(tasks)
     head, tail = _common_start(tasks), _common_start([task[::-1] for task in tasks])
@@ -27,13 +27,13 @@ def short_names(tasks: Sequence[str], letters: int) -> list[str]:
 
 
 def _common_start(texts: Sequence[str]) -> int:
-    """How many letters all texts begin with."""
+    """Return how many letters all texts begin with."""
     first, last = min(texts), max(texts)
     return next((place for place, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
 
 
 def cut(text: str, letters: int) -> str:
-    """The text without its middle, where it is longer than `letters`."""
+    """Return the text without its middle, where it is longer than `letters`."""
     if len(text) <= letters:
         return text
     head = (letters - 1) // 2

@@ -12,7 +12,7 @@ from clearl.report.summary import Summary
 
 
 def summary_table(summary: Summary) -> Table:
-    """A block for each arm with a row for each task: cumulative and final score, forgetting, the share kept."""
+    """Return a block for each arm with a row for each task: cumulative and final score, forgetting, the share kept."""
     table = Table(title=Text(summary.title), title_justify="left", title_style="bold", header_style="bold",
                   box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))  # fmt: skip
     table.add_column("arm and task", overflow="fold")

@@ -1,1 +1,1 @@
-"""The paper's experiments by name: which runs they are made of, running them, and what they would cost."""
+"""The paper's experiments by name: their runs, running them, and what they would cost."""

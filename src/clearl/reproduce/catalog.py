@@ -35,7 +35,7 @@ ARMS: dict[str, dict[str, Any]] = {
     "clear-both": {"method": "clear", "pairs": "both"},
     "l2-init+clear": {"method": "l2-init+clear", "replay_fraction": 0.5},
 }
-"""What sets each arm apart; the names are those of the report."""
+"""The settings that distinguish each arm; the names are those of the report."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Experiment:
     probe: bool = False
     suite: Literal["dmlab", "atari"] = "dmlab"
     beyond: bool = False
-    """Whether it is run on sequences of its own, `BEYOND`, which the paper does not have."""
+    """True if it is run on sequences of its own, `BEYOND`, which the paper does not have."""
 
 
 EXPERIMENTS = {
@@ -249,14 +249,14 @@ class PlannedRun:
 
     @property
     def path(self) -> str:
-        """Relative to the output directory; the same for every experiment that shares the run."""
+        """The run's path below the output directory; the same for every experiment that shares the run."""
         arm = re.sub(r"[^\w.+@-]+", "-", self.arm.replace("/", "-of-")).strip("-")
         probe = f"-probe-{self.config.probe_position}" if self.config.protocol == "probe" else ""
         return f"runs/{self.sequence}/{arm}{probe}/seed-{self.config.seed}"
 
 
 def config_path(run: Path) -> Path:
-    """Where the settings of a planned run are written: beside its directory, which only the run itself makes."""
+    """Return the path for the settings of a planned run: beside its directory, which only the run itself makes."""
     return run.with_name(run.name + ".yaml")
 
 
@@ -271,7 +271,7 @@ def run_command(config: RunConfig, file: Path, out: Path, *, arm: str | None = N
 
 
 def plain_frames(config: RunConfig) -> int:
-    """Frames of a run whose suite cannot be made here."""
+    """Count the frames of a run whose suite cannot be made here."""
     visits = (
         len(config.tasks) * config.cycles if config.protocol != "probe" else (len(config.tasks) - 1) * config.cycles
     )
@@ -279,7 +279,7 @@ def plain_frames(config: RunConfig) -> int:
 
 
 def planned_runs(name: str, scale: Scale, seeds: int | None = None) -> list[PlannedRun]:
-    """Every run of one experiment; seed by seed, so that an interrupted experiment has whole comparisons."""
+    """Return every run of one experiment; seed by seed, so that an interrupted experiment has whole comparisons."""
     if name not in EXPERIMENTS:
         raise UnknownNameError("experiment", name, EXPERIMENTS)
     experiment = EXPERIMENTS[name]
@@ -291,7 +291,7 @@ def planned_runs(name: str, scale: Scale, seeds: int | None = None) -> list[Plan
 
 
 def guesses(name: str, scale: Scale) -> list[str]:
-    """What the sequences of an experiment take for settings that the paper leaves open."""
+    """List the values that the sequences of an experiment take for settings that the paper leaves open."""
     return [guess for sequence, _ in _sequences(name, scale) for guess in sequence.guessed]
 
 

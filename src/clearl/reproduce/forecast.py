@@ -1,4 +1,4 @@
-"""What an experiment would take on this machine: frames, hours at a measured speed, bytes, what is missing."""
+"""Forecast the cost of an experiment on this machine: frames, hours at a measured speed, bytes, missing packages."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ class SequenceForecast:
     runs: int
     frames: int
     replay_bytes: int
-    """Of the largest single run."""
+    """Replay bytes of the largest single run."""
     frames_per_s: float | None
-    """Of one run on this machine, or of its learner alone if `missing`; None where it could not be measured."""
+    """Frames per second of one run here, or of its learner alone if `missing`; None where it could not be measured."""
     missing: str | None
-    """What must be installed first."""
+    """Packages that must be installed first."""
 
     def hours(self, jobs: int) -> float | None:
-        """Wall time with `jobs` runs at once."""
+        """Estimate the wall time with `jobs` runs at once."""
         return None if not self.frames_per_s else self.frames / (self.frames_per_s * jobs) / 3600
 
 
 def forecast(runs: Sequence[PlannedRun], *, measure_s: float = MEASURE_S) -> list[SequenceForecast]:
-    """One row for each sequence of tasks; the speed is that of real runs, cut short."""
+    """Return one row for each sequence of tasks; the speed is that of real runs, cut short."""
     rows = []
     for name in dict.fromkeys(planned.sequence for planned in runs):
         configs = [planned.config for planned in runs if planned.sequence == name]
@@ -65,7 +65,7 @@ def forecast(runs: Sequence[PlannedRun], *, measure_s: float = MEASURE_S) -> lis
 
 
 def _speed(configs: Sequence[RunConfig], frames: Sequence[int], measure_s: float) -> float:
-    """Frames per second over all runs, of which the first CLEAR arm is measured for each size of update."""
+    """Estimate frames per second over all runs; the first CLEAR arm is measured for each size of update."""
     seconds = 0.0
     for pairs in dict.fromkeys((config.pairs, config.replay_ratio) for config in configs):
         same = [index for index, config in enumerate(configs) if (config.pairs, config.replay_ratio) == pairs]
@@ -75,7 +75,7 @@ def _speed(configs: Sequence[RunConfig], frames: Sequence[int], measure_s: float
 
 
 def measure(config: RunConfig, seconds: float) -> float:
-    """Frames per second of a run with these settings, by training for `seconds` in a directory that is thrown away."""
+    """Measure frames per second with these settings, by training for `seconds` in a directory that is thrown away."""
     marks: list[tuple[float, int]] = []
 
     def watch(row: dict) -> None:
@@ -94,7 +94,7 @@ def measure(config: RunConfig, seconds: float) -> float:
 
 
 def measure_learner(config: RunConfig, seconds: float) -> float:
-    """Frames per second of updates on noise, where there are no environments to act in: a run is not faster."""
+    """Measure frames per second of updates on noise, where there are no environments to act in: a run is not faster."""
     spec = _known_spec(config)
     method = make_method(config)
     network = make_network(config, spec, method)
@@ -112,7 +112,7 @@ def measure_learner(config: RunConfig, seconds: float) -> float:
 
 
 def _known_spec(config: RunConfig) -> TaskSpec:
-    """The spec of a suite whose package is not installed; an error where only the package knows it."""
+    """Return the spec of a suite whose package is not installed; an error where only the package knows it."""
     maker = SUITES.get(config.suite)
     if not isinstance(maker, KnowsSpec):
         raise ConfigError(f"suite {config.suite} does not tell its spec")

@@ -1,4 +1,4 @@
-"""Runs what the catalogue planned: each run in a process of its own, several at once, finished ones never again."""
+"""Run what the catalogue planned: each run in a process of its own, several at once, finished ones never again."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _short(run: PlannedRun) -> str:
 
 
 class Status:
-    """One line about a set of runs, kept in a file, so that another terminal or tomorrow's session can read it."""
+    """One line about a set of runs, kept in a file, so that another terminal, or somebody tomorrow, can read it."""
 
     _EVERY_S = 5.0
 
@@ -79,7 +79,7 @@ class Status:
         self._written = -math.inf
 
     def finished(self) -> None:
-        """One more run is finished."""
+        """Count one more finished run."""
         self.done += 1
         self._written = -math.inf
 
@@ -106,14 +106,14 @@ class Status:
         return "; ".join(parts)
 
     def _share(self, run: PlannedRun) -> str:
-        """How far a run is, from the last row of its metrics."""
+        """Return how far a run is, from the last row of its metrics."""
         total = plain_frames(run.config)
         frames = last_frames(self.out / run.path)
         return f" ({frames / total:.0%})" if frames is not None and total else ""
 
 
 def last_frames(path: Path) -> int | None:
-    """The frames of the newest complete row of a run; None where there is none yet."""
+    """Return the frames of the newest complete row of a run; None where there is none yet."""
     try:
         with open(path / METRICS_FILE, "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 65_536))
@@ -124,12 +124,12 @@ def last_frames(path: Path) -> int | None:
 
 
 def is_finished(path: Path) -> bool:
-    """Whether the run in `path` is there and has come to its end."""
+    """Return whether the run in `path` is there and has come to its end."""
     return holds_run(path) and read_meta(path)["status"] == "finished"
 
 
 def write_configs(runs: Sequence[PlannedRun], out: Path) -> None:
-    """The settings of each run, in the file that its command names."""
+    """Write the settings of each run to the file that its command names."""
     for run in runs:
         config = config_path(out / run.path)
         config.parent.mkdir(parents=True, exist_ok=True)

@@ -68,7 +68,7 @@ def load_sweep(path: Path) -> Sweep:
 
 
 def _arms(given: Any, path: Path) -> dict[str, Point]:
-    """By name; an arm without settings, or in a list, is the paper's of that name (`catalog.ARMS`)."""
+    """Read the arms by name; one without settings, or in a list, is the paper's of that name (`catalog.ARMS`)."""
     if given is None:
         return {"": {}}
     named = dict.fromkeys(given) if isinstance(given, list) else _mapping(given, "arms", path)
@@ -101,7 +101,7 @@ def _draws(given: Any, path: Path) -> list[Point]:
 
 
 def _draw(rng: Any, given: Any, key: str, path: Path) -> Any:
-    """One value out of a list, or between `low` and `high`, evenly or evenly in the logarithm."""
+    """Return one value out of a list, or between `low` and `high`, evenly or evenly in the logarithm."""
     if isinstance(given, list) and given:
         return given[int(rng.integers(len(given)))]
     if not isinstance(given, Mapping) or given.keys() - set(_RANGE_KEYS) or not {"low", "high"} <= given.keys():
@@ -130,7 +130,7 @@ def _mapping(given: Any, what: str, path: Path) -> dict[str, Any]:
 
 
 def _name(arm: str, point: Point) -> str:
-    """As the report names arms that differ in a setting: `clear [entropy_weight=0.03]`."""
+    """Name an arm as the report names arms that differ in a setting: `clear [entropy_weight=0.03]`."""
     shown = ", ".join(f"{key}={_short(value)}" for key, value in point.items())
     return f"{arm} [{shown}]".strip() if shown else arm or "run"
 
@@ -146,7 +146,10 @@ def _refuse_twins(runs: list[PlannedRun], path: Path) -> None:
 
 
 def command_lines(runs: tuple[PlannedRun, ...], out: Path) -> Iterator[str]:
-    """One line of shell for each run, for a batch system; `clearl sweep` writes the config files that they name."""
+    """Yield one line of shell for each run, for a batch system.
+
+    `clearl sweep` writes the config files that they name.
+    """
     for run in runs:
         path = out / run.path
         yield shlex.join(run_command(run.config, config_path(path), path, arm=run.arm))

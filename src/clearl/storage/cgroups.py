@@ -16,7 +16,7 @@ class MemoryGroups:
     vmstat: Path = Path("/proc/vmstat")
 
     def headroom_nbytes(self) -> int | None:
-        """Bytes left under the tightest limit of this process's groups; None where there is no limit."""
+        """Return the bytes left under the tightest limit of this process's groups; None where there is no limit."""
         left = []
         for folder in self._folders():
             for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
@@ -26,7 +26,7 @@ class MemoryGroups:
         return min(left, default=None)
 
     def oom_kills(self) -> int:
-        """Processes that the kernel killed for lack of memory in this process's group; on the machine where unknown."""
+        """Count out-of-memory kills in this process's group; on the whole machine where that is unknown."""
         for folder in self._folders():
             for name in ("memory.events", "memory.oom_control"):
                 count = _counter(folder / name)
@@ -35,7 +35,7 @@ class MemoryGroups:
         return _counter(self.vmstat) or 0
 
     def _folders(self) -> Iterator[Path]:
-        """The group of this process and all above it, the nearest first."""
+        """Yield the group of this process and all above it, the nearest first."""
         try:
             lines = self.membership.read_text().splitlines()
         except OSError:
@@ -64,7 +64,7 @@ def _number(path: Path) -> int | None:
 
 
 def _counter(path: Path) -> int | None:
-    """The value of `oom_kill` in a file of names and numbers."""
+    """Return the value of `oom_kill` in a file of names and numbers."""
     try:
         rows = [line.split() for line in path.read_text().splitlines()]
     except OSError:

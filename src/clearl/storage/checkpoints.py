@@ -107,7 +107,7 @@ class CheckpointStore:
         return target
 
     def newest(self) -> Saved | None:
-        """The newest good checkpoint; what was damaged is passed over and named in its notes."""
+        """Return the newest good checkpoint; what was damaged is passed over and named in its notes."""
         damaged: list[str] = []
         for path in self.paths()[::-1]:
             try:
@@ -126,7 +126,7 @@ class CheckpointStore:
         return None
 
     def oldest(self) -> Saved | None:
-        """The oldest generation that could still be asked for; its arrays are not read."""
+        """Return the oldest generation that could still be asked for; its arrays are not read."""
         for path in self.paths():
             found = Saved(path)
             try:
@@ -143,7 +143,7 @@ class CheckpointStore:
                 shutil.rmtree(path, ignore_errors=True)
 
     def paths(self) -> list[Path]:
-        """The directories of all checkpoints, good or not, from the oldest to the newest."""
+        """Return the directories of all checkpoints, good or not, from the oldest to the newest."""
         return [self.path / f"checkpoint-{n:08d}" for n in sorted(self._numbers())]
 
     def _numbers(self) -> list[int]:
@@ -170,7 +170,7 @@ class CheckpointStore:
 
 
 def _not_written(target: Path, needed: int, error: OSError | CorruptFileError, kept: Path | None) -> StorageError:
-    """The error for a checkpoint that could not be written; says what the run can go on from."""
+    """Return the error for a checkpoint that could not be written; says what the run can go on from."""
     then = "Start the same command again when that is mended: it goes on from "
     then += f"{kept.name}, which is untouched" if kept else "the beginning, as there is no earlier checkpoint"
     if isinstance(error, OSError):
@@ -222,7 +222,7 @@ def _read_checked(directory: Path, name: str, manifest: Mapping[str, Any]) -> by
 
 
 def _chunks(directory: Path, name: str, manifest: Mapping[str, Any]) -> Iterator[bytes]:
-    """The bytes of a file; raises at the end unless size and sha256 are right."""
+    """Yield the bytes of a file; raises at the end unless size and sha256 are right."""
     path, entry, digest = directory / name, manifest[name], hashlib.sha256()
     with _open(path) as fd:
         if os.fstat(fd).st_size != entry["bytes"]:
@@ -267,7 +267,10 @@ def _locked_directory(path: Path, *, wait: bool = True) -> Iterator[None]:
 
 
 def _is_at(fd: int, path: Path) -> bool:
-    """Whether the open directory is still the one at `path`: an older clearl may have removed it before the lock."""
+    """Return whether the open directory is still the one at `path`.
+
+    An older clearl may have removed it before the lock.
+    """
     try:
         return os.path.samestat(os.fstat(fd), os.stat(path))
     except FileNotFoundError:

@@ -41,7 +41,7 @@ def sync_directory(path: Path | str) -> None:
 
 
 def storage_error(path: Path | str, error: OSError, *, needed: int = 0, then: str = "") -> StorageError:
-    """The error for a write that failed; `then` says what becomes of the run."""
+    """Return the error for a write that failed; `then` says what becomes of the run."""
     text = os_problem(error, path)
     free = free_nbytes(Path(path))
     if error.errno in _FULL and free is not None:
@@ -58,7 +58,7 @@ def free_nbytes(path: Path) -> int | None:
 
 
 def read_plain(path: Path, *, cap_nbytes: int) -> bytes:
-    """The bytes of a plain file of at most `cap_nbytes`; no pipe that never ends, no device, no endless file."""
+    """Return the bytes of a plain file of at most `cap_nbytes`; no pipe that never ends, no device, no endless file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

@@ -26,7 +26,7 @@ def encode_tree(tree: Mapping[str, Any]) -> tuple[bytes, bytes]:
 
 
 def decode_json(data: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The tree with None in place of every array, and where the arrays belong."""
+    """Return the tree with None in place of every array, and where the arrays belong."""
     try:
         body = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -77,14 +77,14 @@ def _strip(value: Any, path: list[str | int], arrays: dict[str, torch.Tensor], p
 
 
 def _as_tensor(value: np.ndarray | torch.Tensor) -> torch.Tensor:
-    """A copy of its own memory: safetensors refuses tensors that share some."""
+    """Return a copy of its own memory: safetensors refuses tensors that share some."""
     if isinstance(value, torch.Tensor):
         return value.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
     return torch.from_numpy(np.array(value, dtype=value.dtype.newbyteorder("="), order="C", copy=True))
 
 
 def _parent(tree: dict[str, Any], path: Any) -> tuple[Any, Any]:
-    """The container that `path` ends in, and the last key."""
+    """Return the container that `path` ends in, and the last key."""
     node: Any = tree
     try:
         if not isinstance(path, list) or any(type(step) not in (str, int) for step in path):

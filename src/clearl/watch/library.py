@@ -41,13 +41,13 @@ class WatchedRun:
         return tuple(_stamp(self.path / name) for name in (METRICS_FILE, META_FILE))
 
     def summary(self) -> dict[str, Any]:
-        """A line of the list of runs: from the meta data and the end of the metrics, without reading it all."""
+        """Return a line of the list of runs: from the meta data and the end of the metrics, without reading it all."""
         meta = _meta(self.path)
         shown = {key: meta.get(key) for key in ("status", "method", "suite", "protocol", "seed", "arm")}
         return {"id": self.id, "name": self.name, "frames": _last_frames(self.path), **shown, **_plan(meta)}
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything the page shows of this run; reads only the rows that are new."""
+        """Collect everything the page shows of this run; reads only the rows that are new."""
         with self._lock:
             followed = follow(self.path / METRICS_FILE, self._position, most_train_rows=_MOST_TRAIN_ROWS)
             if followed.rewound:  # a resume dropped the rows after its checkpoint, or the run was replaced
@@ -61,7 +61,7 @@ class WatchedRun:
 
     @property
     def gone(self) -> bool:
-        """Whether the directory was deleted while it was watched."""
+        """True if the directory was deleted while it was watched."""
         return not (self.path / META_FILE).exists()
 
 
@@ -74,7 +74,7 @@ class Library:
         self._lock = Lock()
 
     def runs(self) -> list[WatchedRun]:
-        """All runs, those that were deleted while watched included, in the order of their names."""
+        """Return all runs, those that were deleted while watched included, in the order of their names."""
         with self._lock:
             for root in self.roots:
                 for path in find_runs(root):
@@ -84,12 +84,12 @@ class Library:
             return sorted(self._known.values(), key=lambda run: run.name)
 
     def get(self, key: str) -> WatchedRun | None:
-        """The run of that id."""
+        """Return the run of that id."""
         return self._known.get(key) or next((run for run in self.runs() if run.id == key), None)
 
 
 def find_runs(root: Path) -> Iterator[Path]:
-    """Run directories at or below `root`, links not followed, down to a few levels and at most some thousands."""
+    """Find run directories at or below `root`, links not followed, down to a few levels and at most some thousands."""
     found = 0
     for directory, below, _ in os.walk(root, followlinks=False):
         path = Path(directory)
@@ -111,7 +111,7 @@ def _id(path: Path) -> str:
 
 
 def _name(path: Path, roots: Sequence[Path]) -> str:
-    """As short as the roots allow: relative to the first that holds it."""
+    """Name a run by its path relative to the first root that holds it."""
     for root in roots:
         if path == root:
             return path.name
@@ -136,7 +136,7 @@ def _meta(path: Path) -> dict[str, Any]:
 
 
 def _plan(meta: dict[str, Any]) -> dict[str, Any]:
-    """The planned tasks and length."""
+    """Return the planned tasks and length."""
     plan = meta.get("plan")
     segments = plan.get("segments", []) if isinstance(plan, dict) else []
     lengths = [segment.get("frames") for segment in segments if isinstance(segment, dict)]
@@ -172,7 +172,7 @@ def _config(path: Path) -> str:
 
 
 def _video(path: Path) -> str | None:
-    """The newest video in the run directory, by its name."""
+    """Return the newest video in the run directory, by its name."""
     folder = path / "videos"
     try:
         files = [file for file in folder.iterdir() if file.suffix in _VIDEO_SUFFIXES and file.is_file()]

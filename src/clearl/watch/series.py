@@ -1,4 +1,4 @@
-"""Rows of one run as curves of bounded length: what the page draws, whatever the number of rows."""
+"""Turn the rows of one run into curves of bounded length for the page, however many rows there are."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _mean_of(pair: tuple[float | None, float | None]) -> float | None:
 
 @dataclass
 class RunSeries:
-    """All that the page shows of one run's rows; `update` takes them in order."""
+    """The curves and facts that the page shows of one run; `update` takes its rows in order."""
 
     frames: int = 0
     updates: int = 0
@@ -122,7 +122,7 @@ class RunSeries:
         self._train.add(frames, dict(_plotted(row)))
 
     def to_json(self) -> dict[str, Any]:
-        """What the page draws."""
+        """Return what the page draws."""
         last = self._last_train
         return {
             "frames": self.frames, "updates": self.updates, "wall_s": self.wall_s, "training": self.training,
@@ -145,7 +145,7 @@ def _segment(index: int, row: Row) -> dict[str, Any]:
 
 
 def _plotted(row: Row) -> list[tuple[str, float | None]]:
-    """The curves that one training row adds to, under the names of the page's charts."""
+    """Return the curves that one training row adds to, under the names of the page's charts."""
     plain = [(name, _number(row.get(name))) for name in ("fps", "lag_updates", "grad_norm", "learning_rate")]
     losses = [(f"loss/{name}", _number(value)) for name, value in _mapping(row.get("loss")).items()]
     halves = [

@@ -65,7 +65,7 @@ class WatchServer(ThreadingHTTPServer):
         return f"http://{shown}:{self.server_port}/" + (f"?token={self.token}" if self.token else "")
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that goes away in the middle of an answer is no error."""
+        """Ignore a browser that disconnects in the middle of an answer."""
 
     def shutdown(self) -> None:
         self.stopping = True
@@ -98,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._video(run, parts[3:])
 
     def _host_is_ours(self) -> bool:
-        """A page of another site that points its own name at this address must not read the runs."""
+        """Check the Host header: a page whose own name points at this address must not read the runs."""
         if self.server.hosts is None:
             return True
         name = (self.headers.get("Host") or "").rsplit(":", 1)[0] if "]" not in (self.headers.get("Host") or "") else ""
@@ -125,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(HTTPStatus.OK, json.dumps(value, separators=(",", ":")).encode(), "application/json")
 
     def _video(self, run: WatchedRun, rest: Sequence[str]) -> None:
-        """Only a file that the run lists itself: no path can lead out of its directory."""
+        """Send only a file that the run lists itself: no path can lead out of its directory."""
         name = run.snapshot()["video"]
         if len(rest) != 2 or rest[0] != "videos" or rest[1] != name or not isinstance(name, str):
             return self._refuse(HTTPStatus.NOT_FOUND, "no such video")
@@ -133,7 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(HTTPStatus.OK, data, mimetypes.guess_type(name)[0] or "application/octet-stream")
 
     def _events(self, ids: Sequence[str]) -> None:
-        """Server-sent events: `runs` when one appears, disappears or changes its state, `run` when one has new rows."""
+        """Send events: `runs` when a run appears, disappears or changes its state, `run` when one has new rows."""
         self.send_response(HTTPStatus.OK)
         for name, value in {**_HEADERS, "Content-Type": "text/event-stream", "Connection": "close"}.items():
             self.send_header(name, value)
@@ -174,11 +174,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Requests are not worth a line each."""
+        """Print nothing: requests are not worth a line each."""
 
 
 def serve(roots: Sequence[Path], *, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> WatchServer:
-    """A server that is listening; call `serve_forever`. Port 0 takes any that is free."""
+    """Return a server that is listening; call `serve_forever`. Port 0 takes any that is free."""
     for root in roots:
         if not root.is_dir():
             raise ConfigError(f"{root} is no directory; give run directories, or directories with runs in them")
