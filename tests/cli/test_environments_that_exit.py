@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ENVIRONMENT = """
-import sys, threading, gymnasium, numpy as np
+import os, sys, threading, gymnasium, numpy as np
 from gymnasium.spaces import Box, Discrete
 
 class Odd(gymnasium.Env):
@@ -19,6 +19,8 @@ class Odd(gymnasium.Env):
         self.deed = deed
         if deed == "exits":
             sys.exit(0)
+        if deed == "leaves":
+            os._exit(0)
         if deed == "thread":
             threading.Thread(target=threading.Event().wait).start()
     def reset(self, *, seed=None, options=None):
@@ -26,9 +28,12 @@ class Odd(gymnasium.Env):
     def step(self, action):
         if self.deed == "exits later":
             sys.exit(0)
+        if self.deed == "leaves later":
+            os._exit(0)
         return np.zeros(3, np.float32), 1.0, False, True, {}
 
-for name, deed in {"Exits-v0": "exits", "ExitsLater-v0": "exits later", "Thread-v0": "thread"}.items():
+names = ("exits", "exits later", "leaves", "leaves later", "thread")
+for name, deed in {deed.title().replace(" ", "") + "-v0": deed for deed in names}.items():
     gymnasium.register(name, Odd, kwargs={"deed": deed})
 """
 
@@ -45,7 +50,7 @@ def run(tmp_path: Path, env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
 
 
-@pytest.mark.parametrize("env", ["Exits-v0", "ExitsLater-v0"])
+@pytest.mark.parametrize("env", ["Exits-v0", "ExitsLater-v0", "Leaves-v0", "LeavesLater-v0"])
 def test_an_environment_that_exits_is_a_fault_that_names_it(env: str, tmp_path: Path) -> None:
     done = run(tmp_path, env)
     assert done.returncode not in (0, None) and env in done.stderr and "SystemExit: 0" in done.stderr

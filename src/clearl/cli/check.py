@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from os import _exit  # the one that exits, also while an environment is made
 from typing import TYPE_CHECKING, Annotated
 
 from clearl.cli.arguments import POSITIONAL, parse
@@ -83,7 +83,7 @@ class _Watchdog:
             if time.monotonic() - since > self._timeout_s:
                 print(f"{name}: error: {what} did not return within {self._timeout_s:g} s")
                 print("    remedy: mend what it waits for; --timeout-s gives a slow environment more time", flush=True)
-                os._exit(1)
+                _exit(1)
 
 
 def _show(name: str, findings: list[EnvFinding]) -> int:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import overload
+
+import numpy as np
 
 from clearl.errors import CorruptFileError
 from clearl.records.run_dir import read_meta
@@ -35,22 +39,55 @@ def scan_rows(path: Path, *, thin: str | None = None) -> Scan:
     Of the rows of kind `thin`, only some and the last are read: enough to see their trend, in a fraction of the time.
     """
     data = path.read_bytes() if path.exists() else b""
-    missing = max(0, _recorded_bytes(path.parent) - len(data))
-    *lines, tail = data.split(b"\n")
-    scan = Scan(torn_tail=bool(tail))
+    rows: list[Row] = []
+    damaged, torn = _scan(data, lambda row, start, end: rows.append(row), thin)
+    return Scan(rows, damaged, torn, max(0, _recorded_bytes(path.parent) - len(data)))
+
+
+def _scan(data: bytes, keep: Callable[[Row, int, int], None], thin: str | None = None) -> tuple[list[int], bool]:
+    """Give every whole row and its bounds to `keep`; the damaged lines, and whether the tail is torn."""
+    lines, mark, start = data.count(b"\n"), f'"kind":"{thin}"'.encode(), 0
+    damaged: list[int] = []
     bad: list[int] = []
-    mark = f'"kind":"{thin}"'.encode()
-    for number, line in enumerate(lines, 1):
-        if number % _THIN_EVERY and number < len(lines) and mark in line:
+    for number in range(1, lines + 1):
+        end = data.index(b"\n", start)
+        line, begun, start = data[start:end], start, end + 1
+        if number % _THIN_EVERY and number < lines and mark in line:
             continue
         try:
-            scan.rows.append(decode(line))
+            row = decode(line)
         except CorruptFileError:
             bad.append(number)
-        else:
-            scan.damaged_lines.extend(bad)
-            bad = []
-    return Scan(scan.rows, scan.damaged_lines, scan.torn_tail or bool(bad), missing)
+            continue
+        damaged.extend(bad)
+        bad = []
+        keep(row, begun, end)
+    return damaged, start < len(data) or bool(bad)
+
+
+class StoredRows(Sequence[Row]):
+    """Rows as they were written, decoded when they are asked for: decoded ones take eight times the memory."""
+
+    def __init__(self, data: bytes, bounds: np.ndarray) -> None:
+        """`bounds` [n, 2]: where each row begins and ends in `data`."""
+        self._data, self._bounds = data, bounds
+
+    def __len__(self) -> int:
+        return len(self._bounds)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> StoredRows: ...
+    def __getitem__(self, index: int | slice) -> Row | StoredRows:
+        if isinstance(index, slice):
+            return StoredRows(self._data, self._bounds[index])
+        start, end = self._bounds[index]
+        return decode(self._data[start:end])
+
+    def chosen(self, wanted: Callable[[Row], bool]) -> StoredRows:
+        """The rows that are `wanted`."""
+        return StoredRows(self._data, self._bounds[[wanted(row) for row in self]])
 
 
 @dataclass(frozen=True)
@@ -114,13 +151,19 @@ def _readable(lines: list[bytes]) -> Iterator[Row]:
 
 def read_rows(path: Path) -> list[Row]:
     """Return the rows of a metrics file; a torn tail is skipped, damage before it is an error."""
-    scan = scan_rows(path)
-    if scan.damaged_lines:
-        lines = ", ".join(map(str, scan.damaged_lines[:5]))
+    return list(stored_rows(path))
+
+
+def stored_rows(path: Path) -> StoredRows:
+    """The same, in the memory that the file takes."""
+    data, bounds = path.read_bytes() if path.exists() else b"", array("q")
+    damaged, _ = _scan(data, lambda row, start, end: bounds.extend((start, end)))
+    if damaged:
+        lines = ", ".join(map(str, damaged[:5]))
         raise CorruptFileError(f"{path}: line {lines} is damaged; delete it to read the rest")
-    if scan.missing_bytes:
-        raise CorruptFileError(f"{path} has lost its last {scan.missing_bytes} bytes; put it back from a copy")
-    return scan.rows
+    if missing := max(0, _recorded_bytes(path.parent) - len(data)):
+        raise CorruptFileError(f"{path} has lost its last {missing} bytes; put it back from a copy")
+    return StoredRows(data, np.array(bounds, np.int64).reshape(-1, 2))
 
 
 def _recorded_bytes(run_dir: Path) -> int:

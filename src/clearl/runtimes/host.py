@@ -13,6 +13,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from os import _exit  # the one that exits, also where environments get another
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -102,7 +103,7 @@ def stop_on_signals() -> Iterator[StopFlag]:
 
     def handle(number: int, frame: FrameType | None) -> None:
         if flag.signal is not None:
-            os._exit(128 + number)
+            _exit(128 + number)
         flag.signal = number
 
     numbers = [signal.SIGINT, signal.SIGTERM]

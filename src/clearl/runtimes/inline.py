@@ -14,6 +14,7 @@ from clearl.runtimes.runtime import RunContext, RunSpec
 from clearl.runtimes.state import RunState
 from clearl.runtimes.supervision import REBUILT, FaultBudget, RestartPolicy
 from clearl.storage.checkpoints import Saved, fitting
+from clearl.tasks.exits import exits_raise
 from clearl.tasks.schedule import Grant
 from clearl.tasks.vectors import allow_env_threads
 
@@ -33,7 +34,8 @@ def _run(context: RunContext) -> None:
             run.begin()
         else:
             run.resume(saved)
-        run.loop()
+        with exits_raise():
+            run.loop()
     finally:
         run.close()
 

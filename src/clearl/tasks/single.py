@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from clearl.errors import ConfigError, EnvironmentFaultError, UnknownNameError
+from clearl.tasks.exits import exits_raise
 from clearl.tasks.makers import find_maker
 from clearl.tasks.parameters import Parameters, apply, constructor_keywords, known_parameters, split_task
 
@@ -53,7 +54,7 @@ def _make_id(env_id: str, **options: Any) -> Any:
     import gymnasium
 
     try:
-        with _kept_torch_defaults():
+        with _kept_torch_defaults(), exits_raise():
             if (maker := find_maker(env_id)) is not None:
                 return maker(**options)
             # Our own checks name task, slot and step; Gymnasium's would say it again and slow down the first steps.

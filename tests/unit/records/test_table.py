@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from clearl.errors import MissingExtraError
-from clearl.records import train_row
+from clearl.records import MetricsWriter, train_row
 from clearl.records.table import MetricsTable
 
 TABLE = MetricsTable(
@@ -54,3 +55,22 @@ def test_missing_pandas_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch
 
 def test_shown_as_what_it_holds_not_as_all_its_rows() -> None:
     assert repr(TABLE) == "MetricsTable(1 train, 1 eval)"
+
+
+def test_a_table_takes_the_memory_of_its_file(tmp_path: Path) -> None:
+    row = dict(TABLE.rows[0])
+    writer = MetricsWriter(tmp_path)
+    for frames in range(5000):
+        writer.write({**row, "frames": frames, "loss": {f"term {i}": i / 3 + frames for i in range(20)}})
+    writer.close()
+    nbytes = (tmp_path / "metrics.jsonl").stat().st_size
+    tracemalloc.start()
+    try:
+        table = MetricsTable.read(tmp_path)
+        some = table.where(frames=7)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(table) == 5000 and len(some) == 1 and some["frames"].tolist() == [7] == [r["frames"] for r in some]
+    assert table.rows[-1]["frames"] == 4999 and [row["frames"] for row in table.rows[1:3]] == [1, 2]
+    assert peak < 1.5 * nbytes, f"{peak / nbytes:.1f} times the file"

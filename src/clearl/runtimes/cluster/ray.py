@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import secrets
 import signal
 import socket
 import threading
@@ -42,8 +43,13 @@ def needed_cpus(spec: RunSpec, workers: int) -> float:
 
 @contextmanager
 def connected(address: str | None, *, cpus: int) -> Iterator[None]:
-    """A cluster: the one this process has joined already, that at `address`, or a new one of this machine alone."""
-    with _environment({**_QUIET, **({} if address else _OUR_OWN)}):
+    """A cluster: the one this process has joined already, that at `address`, or a new one of this machine alone.
+
+    A new one lets in only who has its token, drawn for it and written nowhere (Ray 2.52 and later). Without, other
+    users of the machine could run code as this one, and Ray's own token lies in a file that they may be able to read.
+    """
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    with _environment({**_QUIET, **({} if address else _OUR_OWN | token)}):
         try:
             import ray
         except ImportError:
@@ -57,6 +63,7 @@ def connected(address: str | None, *, cpus: int) -> Iterator[None]:
         with _own_signals():
             try:
                 _knock(address)
+                _reread_authentication()
                 ray.init(**options)
             except (OSError, RuntimeError, ValueError) as error:
                 raise ConfigError(
@@ -67,6 +74,17 @@ def connected(address: str | None, *, cpus: int) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+        _reread_authentication()
+
+
+def _reread_authentication() -> None:
+    """Let Ray forget the mode and the token that it read before: else a process is stuck with its first cluster's."""
+    from ray import _raylet
+
+    if (loader := getattr(_raylet, "AuthenticationTokenLoader", None)) is not None:
+        # In this order: threads that still end would look for a token that is gone.
+        vars(_raylet)["Config"].initialize("")
+        loader.instance().reset_cache()
 
 
 def _knock(address: str | None) -> None:

@@ -2,22 +2,25 @@
 
 The kernel ends workers with their parent, but not the games and servers that environments started. A guard is a small
 process that outlives the run by a moment: it is told the process groups of all workers, and kills those that are left
-when its connection closes. It runs as a plain script and imports nothing but the standard library.
+when its connection closes. It also remembers which named shared memory they had mapped, as a game that ends by itself
+when its environment is gone leaves it behind. It runs as a plain script and imports nothing but the standard library.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _SHARED_MEMORY = "/dev/shm/"
 _GONE_S = 2.0
+_LOOK_EVERY_S, _LOOK_WHILE_BUILDING_S = 10.0, 0.05
 
 
 class Guard:
@@ -37,8 +40,12 @@ class Guard:
         """Kill this process group when the run is gone."""
         self._tell(f"+{group}\n")
 
+    def look(self, group: int, *, building: bool) -> None:
+        """The group builds environments, or has built them: remember the shared memory that it has mapped."""
+        self._tell(f"{'~' if building else '='}{group}\n")
+
     def release(self, group: int) -> None:
-        """The group has ended: its number may soon be another's."""
+        """The group has ended: its number may soon be another's. What is left of its shared memory is removed."""
         self._tell(f"-{group}\n")
 
     def close(self) -> None:
@@ -54,20 +61,26 @@ class Guard:
             os.write(self._process.stdin.fileno(), line.encode())
 
 
-def end_group(group: int) -> None:
-    """Kill a process group, and remove the named shared memory that only its processes had mapped."""
+def end_group(group: int, known: Iterable[str] = ()) -> None:
+    """Kill a process group, and remove the named shared memory that only its processes had mapped, `known` or now."""
     members = list(_members(group))
-    names = {name for pid in members for name in _mapped(pid)}
+    names = {*known, *(name for pid in members for name in _mapped(pid))}
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
     if names:
         deadline = time.monotonic() + _GONE_S
         while time.monotonic() < deadline and any(_mapped(pid) for pid in members):
             time.sleep(0.01)
-        in_use = {name for pid in _pids() for name in _mapped(pid)}
-        for name in names - in_use:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
+        _remove(names)
+
+
+def _remove(names: set[str]) -> None:
+    """Remove the files of shared memory that nobody uses."""
+    names = {name for name in names if os.path.exists(name)}
+    in_use = {name for pid in _pids() for name in _mapped(pid)} if names else set()
+    for name in names - in_use:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
 
 
 def _pids() -> Iterator[int]:
@@ -92,15 +105,56 @@ def _mapped(pid: int) -> set[str]:
     return set()
 
 
+class _Watch:
+    """The groups of a run, and the shared memory that each was seen to have mapped."""
+
+    def __init__(self) -> None:
+        self.groups: dict[int, set[str]] = {}
+        self._building: set[int] = set()
+
+    def obey(self, order: str, group: int) -> None:
+        """`+` a group begins, `~` it builds environments, `=` it has built them, `-` it has ended."""
+        self._building.discard(group)
+        if order == "+":
+            self.groups[group] = set()
+        elif order == "-":
+            _remove(self.groups.pop(group, set()))
+        elif order == "~":
+            self._building.add(group)
+        else:
+            self._look(group)
+
+    @property
+    def wait_s(self) -> float:
+        return _LOOK_WHILE_BUILDING_S if self._building else _LOOK_EVERY_S
+
+    def look(self) -> None:
+        """Look at the groups that build, or at all where none does."""
+        for group in self._building or list(self.groups):
+            self._look(group)
+
+    def _look(self, group: int) -> None:
+        seen = {name for pid in _members(group) for name in _mapped(pid)}
+        self.groups.setdefault(group, set()).update(seen)
+
+
 def main() -> None:
-    """Read `+GROUP` and `-GROUP` lines until the connection closes; kill what is left."""
+    """Obey lines such as `+GROUP` until the connection closes; kill what is left."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    watched: set[int] = set()
-    for line in sys.stdin:
-        (watched.add if line[0] == "+" else watched.discard)(int(line[1:]))
-    for group in watched:
-        end_group(group)
+    watch, unread = _Watch(), b""
+    while True:
+        if not select.select([0], [], [], watch.wait_s)[0]:
+            watch.look()
+            continue
+        data = os.read(0, 4096)
+        if not data:
+            break
+        *lines, unread = (unread + data).split(b"\n")
+        for line in lines:
+            watch.obey(chr(line[0]), int(line[1:]))
+    for group, known in watch.groups.items():
+        end_group(group, known)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from clearl.runtimes.host import ALLOCATOR_ENVIRONMENT, anonymous_file, cores, e
 from clearl.runtimes.local.channel import Channel
 from clearl.runtimes.local.child import USER_ENVIRONMENT
 from clearl.runtimes.local.guard import Guard, end_group
-from clearl.runtimes.messages import ChannelClosed, Message, Setup, pack, unpack
+from clearl.runtimes.messages import Alive, ChannelClosed, Message, Setup, pack, unpack
 from clearl.storage.cgroups import MemoryGroups
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class LocalProcess:
         ours, theirs = Channel.pair()
         arguments = [str(os.getpid()), str(theirs.fileno()), *modules]
         self.channel, self._guard, self._output = ours, guard, _Output()
+        self._building = False
         try:
             # A process group of its own: Ctrl-C reaches the parent only, and `end` reaches what the child started.
             self._process = subprocess.Popen(
@@ -71,10 +72,19 @@ class LocalProcess:
         """What has arrived; raises `ChannelClosed` when the child has gone and everything it said was heard."""
         self._output.trim()
         messages = [unpack(values) for values in self.channel.poll()]
+        self._note_builds(messages)
         # A process that the child started may hold the connection open after its death.
         if not messages and self.has_exited():
             raise ChannelClosed
         return messages
+
+    def _note_builds(self, messages: Sequence[Message]) -> None:
+        """Let the guard look while environments are built: they may share memory with games of theirs."""
+        for message in messages:
+            building = isinstance(message, Alive) and message.building
+            if building != self._building and self._guard is not None:
+                self._guard.look(self._process.pid, building=building)
+            self._building = building
 
     def has_exited(self) -> bool:
         """Whether it is dead, reaped or not."""

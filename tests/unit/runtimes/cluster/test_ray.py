@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +28,45 @@ from clearl.runtimes.messages import Alive, Ready, Setup, Sync, Synced
 
 def test_a_ray_of_our_own_listens_on_this_machine_only(listening: set[str]) -> None:
     assert listening and listening <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+
+
+STRANGER = """
+import logging, sys, ray
+ray.init(address=sys.argv[1], log_to_driver=False, logging_level=logging.ERROR)
+print("ran", ray.get(ray.remote(lambda: 1).remote(), timeout=30))
+"""
+
+
+def knock(address: str, home: Path, **token: str) -> subprocess.Popen[str]:
+    """Another process, with a home of its own, tries to run code on a cluster."""
+    known = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+    command = [sys.executable, "-c", STRANGER, address]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env={**known, "HOME": str(home), **token}, stdout=pipe, stderr=pipe, text=True)
+
+
+def test_a_ray_of_our_own_lets_nobody_in_without_its_token(
+    listening: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "ab" * 32}
+    monkeypatch.setattr("secrets.token_hex", lambda nbytes: "ab" * nbytes)
+    with connected(None, cpus=1):
+        address = ray.get_runtime_context().gcs_address
+        assert not any(name.startswith("RAY_AUTH") for name in os.environ), "what an environment starts need not know"
+        friend = knock(address, tmp_path, **token)
+        strangers = [
+            knock(address, tmp_path, RAY_AUTH_MODE="disabled"),
+            knock(address, tmp_path, **{**token, "RAY_AUTH_TOKEN": "0" * 64}),
+        ]
+        assert friend.communicate(timeout=120)[0] == "ran 1\n"
+        for stranger in strangers:  # as long again as the friend had; Ray itself would try for minutes
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                stranger.wait(5)
+            stranger.kill()
+            assert "ran" not in stranger.communicate()[0]
+    assert not (tmp_path / ".ray" / "auth_token").exists(), "the token is in no file"
 
 
 def test_an_address_where_nobody_listens_is_refused_at_once(listening: set[str]) -> None:
