@@ -41,6 +41,11 @@ _PEER_SECONDS = 60
 _MAY_NOT_RUN = "sample-factory"
 # The first and the last evaluation always take place: of one step of one episode, they cost nothing.
 _NO_EVALUATION = {"eval_every_frames": 10**12, "eval_episodes": 1, "eval_max_steps": 1}
+# One worker that does nothing but step an environment in Python: what that prints costs it more than any other.
+_PLAIN = {
+    "preset": None, "tasks": (), "imports": ("benchmarks.chatty",), "method": "baseline", "workers": 1, "slots": 32,
+    "batch_unrolls": 32, **_NO_EVALUATION,
+}  # fmt: skip
 
 
 class NotMeasured(Exception):
@@ -168,6 +173,10 @@ GUARDS: dict[str, Guard] = {
     "disk": Guard(
         "replay on disk / in RAM, atari", 0.95, 0.03,
         rate_ratio("atari", {"replay_store": "disk"}, {"replay_store": "ram"}),
+    ),
+    "output": Guard(
+        "environment that prints 300 B a step / silent", 0.90, 0.03,
+        rate_ratio("minatar", {**_PLAIN, "suite": "gym:Chatty-v0"}, {**_PLAIN, "suite": "gym:Silent-v0"}),
     ),
     "evaluation": Guard("with evaluation / without", 0.90, 0.03, rate_ratio("minatar", {}, _NO_EVALUATION)),
     "peak-shallow": Guard("learner, share of matmul peak, shallow net", 0.40, 0.10, share_of_peak("atari")),

@@ -32,11 +32,14 @@ _WARM_SHARE = 0.15
 class Contender:
     """A `clearl run` that works only when it is its turn; how far it was after how many seconds of its own."""
 
-    def __init__(self, settings: str, directory: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, settings: str, directory: Path, environment: dict[str, str] | None = None, imports: Sequence[str] = ()
+    ) -> None:
         directory.mkdir()
         file, self._out = directory / "config.yaml", directory / "run"
         file.write_text(settings)
         command = [sys.executable, "-m", "clearl", "run", "--config", str(file), "--out", str(self._out), "--quiet"]
+        command += ["--imports", ",".join(imports)] if imports else []
         self._errors = (directory / "errors").open("w+")
         self.process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=self._errors, env=environment or dict(os.environ)
@@ -80,14 +83,16 @@ def seconds_for_the_same(
     frames = seconds * guess_frames_per_s
     # A row at every update tells how far a run is, to the update.
     settings = [to_yaml(replace(sized(config, frames), record_every_updates=1)) for config in configs]
-    return raced(settings, [None] * len(settings))
+    return raced(settings, [None] * len(settings), configs[0].imports)
 
 
-def raced(settings: Sequence[str], environments: Sequence[dict[str, str] | None]) -> tuple[list[float], int]:
+def raced(
+    settings: Sequence[str], environments: Sequence[dict[str, str] | None], imports: Sequence[str] = ()
+) -> tuple[list[float], int]:
     """Train by turns, each with its YAML settings and environment variables; the result of `seconds_for_the_same`."""
     with tempfile.TemporaryDirectory(prefix="clearl-bench-") as directory, ExitStack() as stack:
         contenders = [
-            stack.enter_context(_alive(Contender(text, Path(directory) / str(index), environment)))
+            stack.enter_context(_alive(Contender(text, Path(directory) / str(index), environment, imports)))
             for index, (text, environment) in enumerate(zip(settings, environments, strict=True))
         ]
         for contender in contenders[1:]:

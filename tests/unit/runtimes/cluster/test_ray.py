@@ -22,7 +22,7 @@ from clearl.experiment import run
 from clearl.records.run_dir import RunDir
 from clearl.runtimes.cluster.backend import ActorProcess, PublishedWeights
 from clearl.runtimes.cluster.hosted import RunBundle
-from clearl.runtimes.cluster.ray import connected
+from clearl.runtimes.cluster.ray import _OUR_OWN, connected
 from clearl.runtimes.messages import Alive, Ready, Setup, Sync, Synced
 
 
@@ -42,7 +42,8 @@ def knock(address: str, home: Path, **token: str) -> subprocess.Popen[str]:
     known = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
     command = [sys.executable, "-c", STRANGER, address]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, env={**known, "HOME": str(home), **token}, stdout=pipe, stderr=pipe, text=True)
+    environment = {**known, **_OUR_OWN, "HOME": str(home), **token}
+    return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True)
 
 
 def test_a_ray_of_our_own_lets_nobody_in_without_its_token(
