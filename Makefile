@@ -9,7 +9,7 @@ SOURCES := src tests benchmarks tools distributions
 TEST_ENV := OMP_NUM_THREADS=1
 TEST_JOBS ?= 2
 
-.PHONY: help install install-all demo test test-faults test-nightly lint type imports bench bench-check docs clean
+.PHONY: help install install-all demo test test-faults test-nightly lint type imports bench bench-check docs pictures notebooks clean
 
 help:
 	@echo "make demo         forgetting and its cure, on this machine, in minutes"
@@ -19,6 +19,8 @@ help:
 	@echo "make lint | type | imports"
 	@echo "make bench | bench-check"
 	@echo "make docs         the documentation as a site in build/docs; open build/docs/index.html"
+	@echo "make pictures     the pictures of the documentation, out of real runs"
+	@echo "make notebooks    the notebooks in examples/ with their outputs"
 	@echo "make install | install-all | clean"
 
 $(BIN)/python:
@@ -70,6 +72,16 @@ bench-check: install-all
 docs: install-all
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 	@echo build/docs/index.html
+
+# Drawings, pictures of suites, the outputs of the notebooks and the README's picture, out of real runs: a few minutes.
+pictures: install-all
+	$(BIN)/python tools/drawings
+	$(BIN)/python tools/suite_pictures.py
+	$(BIN)/clearl demo --fast --quiet --out build/demo --report build/demo-report
+	$(BIN)/python tools/demo_picture.py build/demo docs/home
+
+notebooks: install-all
+	$(BIN)/python tools/notebooks.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache src/clearl.egg-info distributions/*/src/*.egg-info distributions/*/build

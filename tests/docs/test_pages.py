@@ -69,6 +69,18 @@ def test_source_files_that_a_page_names_exist(page: Path) -> None:
     assert missing == []
 
 
+def test_all_that_the_architecture_names_is_there() -> None:
+    """Folders and bare file names too, which a page on the user's own files may use for others."""
+    source = ROOT / "src" / "clearl"
+    known = {path.name for path in source.rglob("*.py")}
+    code = _code(ROOT / "docs" / "architecture.md")
+    files = {name for name in code if re.fullmatch(r"[\w.-]+\.(py|toml|jsonl|yaml)", name)}
+    folders = {name for name in code if re.fullmatch(r"[\w./-]+/", name)}
+    assert len(files) > 10 and len(folders) > 10
+    assert {name for name in files if name not in known and not (ROOT / name).exists()} == set()
+    assert {name for name in folders if not any((base / name).is_dir() for base in (ROOT, source))} == set()
+
+
 def test_every_protocol_has_its_row() -> None:
     rows = re.findall(r"^\| `([a-z]+)` \|", (ROOT / "docs" / "protocols.md").read_text(), flags=re.M)
     assert sorted(rows) == sorted(PROTOCOLS)
@@ -110,3 +122,11 @@ def test_the_schedule_of_the_page_is_a_plan(tmp_path: Path) -> None:
     config = resolve(flags={"protocol": "schedule", "schedule": str(tmp_path / "schedule.yaml")})
     (plan,) = PROTOCOLS.get("schedule")(("breakout", "asterix", "freeway"), config)
     assert plan.total_frames == 700_000 and len(plan.segments) == 4
+
+
+def test_every_measure_of_a_report_has_its_formula() -> None:
+    code = (ROOT / "src" / "clearl" / "report" / "summary.py").read_text(encoding="utf-8")
+    keys = set(re.findall(r'"(\w+)": stat\(|stats\["(\w+)"\] =', code))
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    assert len(keys) > 10
+    assert [key for pair in keys for key in pair if key and f"`{key}`" not in page] == []

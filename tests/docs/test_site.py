@@ -92,7 +92,7 @@ def test_search_works_from_files_without_a_server(site: Path, open_tab) -> None:
     tab.page.focus("input.md-search__input")  # loads the index
     ready = "document.querySelector('.md-search-result__meta').textContent.includes('Type to start')"
     tab.page.wait_for_function(ready, timeout=60_000)
-    tab.page.fill("input.md-search__input", "reservoir")
+    tab.page.keyboard.type("reservoir")
     tab.page.wait_for_selector(".md-search-result__link[href*='concepts.html']", timeout=60_000, state="attached")
     assert {urlsplit(url).scheme for url in tab.requests} <= {"file", "data", "about"}
     assert [text for text in tab.problems if "favicon" not in text] == []

@@ -113,18 +113,18 @@ def reservoir(unrolls: int = 96, capacity: int = 24) -> Canvas:
     held.advance(unrolls)
     kept = set(held.sequences.tolist())
     lowest = min(float(numbers[i]) for i in kept)
-    base, top, step = 200.0, 40.0, 700 / unrolls
+    base, top, step = 200.0, 40.0, 640 / unrolls
     for i, number in enumerate(numbers):
         x, height = 30 + i * step, number * (base - top)
         colour = TASKS[i * 3 // unrolls]
         c.box(x, base - height, step - 3, height, fill=colour if i in kept else FAINT, stroke=colour, radius=1.5)
     limit = base - lowest * (base - top)
-    c.line((24, limit), (736, limit), dashed=True)
-    c.text(734, limit - 6, "threshold", size=12, colour=GREY, anchor="end")
+    c.line((24, limit), (674, limit), dashed=True)
+    c.text(682, limit + 4, "threshold", size=12, colour=GREY)
     for i, name in enumerate(("first task", "second task", "third task")):
         share = sum(1 for k in kept if k * 3 // unrolls == i)
         c.text(
-            30 + (i + 0.5) * 700 / 3,
+            30 + (i + 0.5) * 640 / 3,
             226,
             f"{name}: {share} of {capacity} kept",
             size=12,

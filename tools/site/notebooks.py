@@ -1,4 +1,4 @@
-"""Pages out of the notebooks in examples/, with their outputs, and out of the example programs."""
+"""Pages out of the notebooks in examples/, with their outputs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 def pages() -> dict[str, str]:
     """The text of each page by its path below docs/."""
-    found = {f"examples/{path.stem}.md": _notebook(path) for path in sorted(EXAMPLES.glob("*.ipynb"))}
-    return found
+    return {f"examples/{path.stem}.md": _notebook(path) for path in sorted(EXAMPLES.glob("*.ipynb"))}
 
 
 def _notebook(path: Path) -> str:
