@@ -1,4 +1,4 @@
-"""The seam between a run and the place where its children live: how they are started, heard, and handed data."""
+"""The seam between the learner's loop and the processes of a run: starting them, messages, shared data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Wake = Callable[[], None]
 
 
 class PairReader(Protocol):
-    """Where the pairs of one worker can be read; what was reported stays there whatever happens to the worker."""
+    """Reads the pairs of one worker; reported pairs stay readable whatever happens to the worker."""
 
     @property
     def new(self) -> Unroll: ...
@@ -27,24 +27,24 @@ class PairReader(Protocol):
 
 
 class WeightStore(Protocol):
-    """Where the learner shows weights to children."""
+    """Publishes the learner's weights to children."""
 
     def buffer(self) -> np.ndarray:
-        """Where the next weights are to be put, [size] float32."""
+        """Return the array for the next weights, [size] float32."""
         ...
 
     def publish(self, version: int, frames: int) -> None:
-        """Show what was put into `next_place`."""
+        """Publish what was written into `buffer`."""
         ...
 
     def close(self) -> None: ...
 
 
 class RemoteProcess(Protocol):
-    """A process somewhere that does one thing at a time."""
+    """A child process that handles one message at a time."""
 
     def begin(self, setup: Setup, shared: Sequence[Any]) -> None:
-        """Say what to be; `shared` are the site's own pairs and board, the board last."""
+        """Send the setup message; `shared` are the backend's own pairs and weight store, the weight store last."""
         ...
 
     @property
@@ -53,56 +53,56 @@ class RemoteProcess(Protocol):
     def send(self, message: Message) -> None: ...
 
     def poll(self) -> list[Message]:
-        """What was said; raises `ChannelClosed` when it has gone."""
+        """Return the messages that have arrived; raise `ChannelClosed` once the process has exited."""
         ...
 
     def end(self, patience_s: float = 0.0) -> int | None:
-        """Make sure that it has gone; its exit code where there is one."""
+        """End the process for certain; return its exit code where there is one."""
         ...
 
     def exit_reason(self, code: int | None) -> tuple[str, bool]:
-        """Why it has gone, in words, and whether it brought that about itself. After `end`, with its exit code."""
+        """Return why it exited, and whether the process itself is to blame; called after `end`, with its exit code."""
         ...
 
     def output(self) -> str:
-        """The last of what it printed, where that is known."""
+        """Return the end of its output, where that is known."""
         ...
 
 
 class Backend(Protocol):
-    """Where the children of one run live."""
+    """Starts and reaches the children of one run."""
 
     workers: int
     evaluators: Sequence[tuple[str, ...]]
     """The tasks of each evaluator."""
     keep_unrolls_after_checkpoint: bool
-    """Whether a resumed run takes up what its shards hold from after the checkpoint."""
+    """True if a resumed run keeps the unrolls that its shards got after the checkpoint."""
 
     def take(self, wake: Wake) -> RemoteProcess:
-        """A new child to begin with; `listen` gives `wake` back whenever it has something to say."""
+        """Return a new child; `wait` returns `wake` whenever it has sent a message."""
         ...
 
     def prepare(self) -> None:
-        """A child has died: more may follow."""
+        """Start spare processes: a child has exited, and more may follow."""
         ...
 
     def unregister(self, child: Any) -> None:
-        """Listen to it no more."""
+        """Stop waiting for messages of `child`."""
         ...
 
     def wait(self, wait_s: float) -> list[Wake]:
-        """Wait until a child says something, but no longer than that."""
+        """Wait up to `wait_s` seconds until a child has sent a message."""
         ...
 
     def pairs(self, layout: UnrollLayout, slots: int, draws: int) -> PairReader:
-        """A place for the pairs of a worker with so many slots, each with `draws` replayed unrolls."""
+        """Return the reader for the pairs of a worker with `slots` slots, each with `draws` replayed unrolls."""
         ...
 
     def weight_store(self, size: int) -> WeightStore: ...
 
 
 class MessageSink(Protocol):
-    """Takes what a child says in the midst of work."""
+    """Takes messages that a child sends while it works."""
 
     def send(self, message: Message) -> None: ...
 
@@ -117,24 +117,24 @@ class WeightSource(Protocol):
     """Brings weights of the learner into a network."""
 
     def read(self) -> tuple[int, int]:
-        """Take the newest weights; their (updates, frames)."""
+        """Load the newest weights; return their (updates, frames)."""
         ...
 
 
 class PairWriter(Protocol):
-    """Where a worker puts its pairs: it fills `new` in place."""
+    """Takes the pairs of a worker, which fills `new` in place."""
 
     new: Unroll
     sequences: np.ndarray
     """[slots] int64: unrolls of each slot up to the one in `new`, as it was reported; 0 while that is being made."""
 
     def put_replay(self, payloads: Sequence[Payload | None]) -> None:
-        """Those of `Worker.recall`."""
+        """Take the replayed halves, as `Worker.recall` returns them."""
         ...
 
 
 class Endpoints(Protocol):
-    """What a child shares with the learner."""
+    """Makes a child's ends of what it shares with the learner."""
 
     def weights(self, network: PolicyNetwork) -> WeightSource: ...
 

@@ -71,7 +71,7 @@ class _InlineRun:
         self.context.recorder.begin(self.context.plan)
 
     def resume(self, saved: Saved) -> None:
-        """Go on from a checkpoint, exactly."""
+        """Resume from a checkpoint, exactly."""
         tree = self.state.restore(saved)
         with fitting(saved.path):
             for shard, sequence in zip(self.worker.shards, tree["shards"], strict=True):
@@ -95,7 +95,7 @@ class _InlineRun:
         self.worker.remember(self.new)
         for staging in full:
             for _phase in self.state.update(*context.intake.batch(staging), tasks, replay):
-                pass  # nothing else is there to be done meanwhile
+                pass  # nothing else is to be done between phases
 
     def _evaluate(self) -> None:
         learner = self.context.learner
@@ -111,7 +111,7 @@ class _InlineRun:
             self.state.evaluated_switch(evaluations, ended, frames=learner.frames, updates=learner.updates)
 
     def _play(self, *, switch: bool) -> list[Evaluation]:
-        """All tasks; none of them if the run is told to stop meanwhile, so that it can repeat them all."""
+        """Evaluate all tasks; return nothing if the run is told to stop meanwhile, so that all are repeated."""
         tasks, stop = self.context.plan.evaluate, self.context.stop
         try:
             evaluations = self.evaluator.evaluate(
@@ -131,7 +131,7 @@ class _InlineRun:
                 raise WorkerError(f"environments failed more than {self.budget}: {fault}")
 
     def _end(self) -> None:
-        """The plan is through, or the run was told to stop."""
+        """Finish: the plan has ended, or the run was told to stop."""
         if not self.context.stop and self.state.evaluated_frames != self.context.learner.frames:
             self._evaluate()
         self.state.finished = not self.context.stop
@@ -147,7 +147,7 @@ class _InlineRun:
         self._release_replay()
 
     def _release_replay(self) -> None:
-        """Nothing before the oldest checkpoint that is kept will be asked for again."""
+        """Release replay that no kept checkpoint can need."""
         oldest = self.context.checkpoints.oldest()
         if oldest is not None:
             for shard, sequence in zip(self.worker.shards, oldest.json["shards"], strict=True):
@@ -155,7 +155,7 @@ class _InlineRun:
 
 
 def _incarnation(saved: Saved | None) -> int:
-    """0 where acting goes on exactly; else environments begin anew, and must not live through the first days again."""
+    """Return 0 if acting resumes exactly, else a new number: environments must not repeat their random stream."""
     if saved is None:
         return 0
     with fitting(saved.path):

@@ -1,4 +1,4 @@
-"""The learner in this process, workers and evaluators elsewhere: what every runtime with children does, wherever."""
+"""The learner's loop with workers and evaluators in other processes, for every backend."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _MOST_SNAPSHOTS = 8
 
 
 def run_loop(backend: Backend, context: RunContext, *, deaths: Sequence[str] = ()) -> None:
-    """Train with the children of a site; none of them outlives this call.
+    """Train with the children of a backend; none of them outlives this call.
 
-    `deaths`: of learners before this one, as far as the metrics do not tell of them.
+    `deaths`: problems of earlier learners that the metrics do not record yet.
     """
     with learner_threads(context.config.learner_threads):
         run = LearnerLoop(context, backend)
@@ -48,13 +48,13 @@ def run_loop(backend: Backend, context: RunContext, *, deaths: Sequence[str] = (
 
 
 def default_threads(cores: int) -> int:
-    """The learner's torch threads: the workers need the rest."""
+    """Return the learner's torch threads: the workers need the rest."""
     return max(1, cores // 4)
 
 
 @dataclass(frozen=True)
 class _Waiting:
-    """A full batch that has been read, and what its record says of it."""
+    """A full batch that has been read, with the tasks and replay counters of its row."""
 
     staging: Staging
     tasks: Sequence[str]
@@ -63,13 +63,13 @@ class _Waiting:
 
 @dataclass(frozen=True)
 class _Switch:
-    """What follows in the queue is of a later segment."""
+    """A mark in the queue: what follows is of a later segment."""
 
     segment: int
 
 
 class LearnerLoop:
-    """One run whose children live at `site`; the same counts come out wherever that is."""
+    """One run with the children of `backend`; counts are the same for every backend."""
 
     def __init__(self, context: RunContext, backend: Backend) -> None:
         self.context, self.backend, self.state, self.watch = context, backend, RunState(context), Stopwatch()
@@ -118,7 +118,7 @@ class LearnerLoop:
                 self._receive(_GLANCE_S)
 
     def close(self) -> None:
-        """End all children: in good order where they wait for work, at once where they do not."""
+        """End all children: orderly if they wait for work, at once if they do not."""
         processes = [child.supervisor for child in self._children()]
         closing = [process.ask_to_close() for process in processes]
         deadline = time.monotonic() + _CLOSE_S
@@ -143,7 +143,7 @@ class LearnerLoop:
                 worker.send_grant(grant, self.grants)
 
     def _learn(self) -> bool:
-        """Learn from one batch; where none waits, read pairs of one worker first. False where nothing was to be had."""
+        """Learn from one batch, reading pairs of a worker first if none waits; False if there was nothing to do."""
         read = self._read()
         if not self.waiting:
             return read
@@ -155,7 +155,7 @@ class LearnerLoop:
         return True
 
     def _read(self) -> bool:
-        """Unless a batch waits already, read the pairs of one worker and let it go on; whether there were any."""
+        """Read the pairs of one worker and grant its next round, unless a batch waits; return whether it did."""
         if self.waiting:
             return False
         self._receive(0.0)
@@ -176,7 +176,7 @@ class LearnerLoop:
         return True
 
     def _check_moving(self) -> None:
-        """Nothing was to be had: unless a worker is at work or the plan is through, nothing ever will be."""
+        """Raise if nothing will ever arrive: no worker is working, and the plan is not finished."""
         if self.waiting or self._through() or any(worker.working for worker in self.workers):
             return
         grants = {worker.supervisor.name: worker.grant and worker.grant.segment for worker in self.workers}
@@ -217,7 +217,7 @@ class LearnerLoop:
     # Children.
 
     def _receive(self, wait_s: float) -> None:
-        """Take in what children said; now and then look after those that say nothing."""
+        """Receive messages of children; now and then check those that send nothing."""
         with self.watch("waiting"):
             heard = self.backend.wait(wait_s)
         for wake in heard:
@@ -241,7 +241,7 @@ class LearnerLoop:
     # Evaluation.
 
     def _switch(self, segment: int) -> None:
-        """All of the segments before `segment` has been learnt from: keep the weights for the evaluator."""
+        """Keep the weights for the evaluator: all segments before `segment` have been learnt from."""
         learner, ended = self.context.learner, self.state.segment
         self.state.enter(segment)
         weights = np.empty(self.flat.size, np.float32)
@@ -250,7 +250,7 @@ class LearnerLoop:
         self.evaluators_wait = False
 
     def _evaluate_if_due(self) -> None:
-        """Training goes on meanwhile; an evaluator that lags skips to the newest weights, but no switch."""
+        """Start a due evaluation beside training; an evaluator that lags skips to the newest weights, but no switch."""
         if not self._record_evaluation():
             return
         if self.state.snapshots:
@@ -259,7 +259,7 @@ class LearnerLoop:
             self._start_evaluation()
 
     def _evaluator_lags(self) -> bool:
-        """Whether training has to wait for the evaluator."""
+        """Return whether training has to wait for the evaluator."""
         if not self.evaluators.busy:
             return False
         pending = len(self.state.snapshots) - (self.evaluated is not None)
@@ -278,7 +278,7 @@ class LearnerLoop:
         self.evaluators.evaluate(Evaluate(switch=True, training=self.state.tasks_in_training(snapshot.segment)))
 
     def _record_evaluation(self) -> bool:
-        """Write down an evaluation that has come to its end; whether the evaluator is free."""
+        """Record a finished evaluation; return whether the evaluator is free."""
         done = self.evaluators.take()
         if done is not None and self.evaluated is not None:
             switch, self.evaluated = self.state.snapshots.popleft(), None
@@ -294,7 +294,7 @@ class LearnerLoop:
         return idle and self.context.cursor.finished
 
     def _settle(self, deadline: float = float("inf")) -> bool:
-        """Learn from all that was granted and make the shards safe; False where a stop or the deadline comes first."""
+        """Learn from all that was granted and sync the shards; return False if a stop or the deadline comes first."""
         self.settling = True
         try:
             return self._drain(deadline) and self._sync(deadline)
@@ -302,7 +302,7 @@ class LearnerLoop:
             self.settling = False
 
     def _drain(self, deadline: float) -> bool:
-        # What has been read counts: it is learnt from, whatever the time is.
+        # Pairs that have been read are learnt from, whatever the deadline: they count as trained on.
         while self.waiting or any(worker.grant is not None for worker in self.workers):
             if not self.waiting and self._too_late(deadline):
                 return False
@@ -321,7 +321,7 @@ class LearnerLoop:
         return True
 
     def _too_late(self, deadline: float) -> bool:
-        """Without a deadline there is time until somebody wants the run to stop."""
+        """Return whether the deadline has passed; without one, whether the run was asked to stop."""
         return bool(self.context.stop) if deadline == float("inf") else time.monotonic() > deadline
 
     def _save(self) -> None:
@@ -329,7 +329,7 @@ class LearnerLoop:
         self.state.save(shards=sequences, actor=None)
 
     def _stop(self) -> None:
-        """Finish what is under way, within seconds; what is not back by then was never granted."""
+        """Finish what is under way within seconds; grants that are not back by then are taken back."""
         if not self._settle(time.monotonic() + _STOP_S):
             for worker in self.workers:
                 if worker.grant is not None:
@@ -338,7 +338,7 @@ class LearnerLoop:
         self._save()
 
     def _finish(self) -> None:
-        """The plan is through: evaluate the weights of the end, and of switches that wait for it."""
+        """Evaluate the last weights and pending switches at the end of the plan."""
         if self.state.segment < len(self.context.plan.segments):
             self._switch(len(self.context.plan.segments))
         self.evaluators_wait = False
@@ -353,7 +353,7 @@ class LearnerLoop:
         self._save()
 
     def _all_evaluated(self) -> bool:
-        """Start the next evaluation that is missing at the end; whether there was none."""
+        """Start the next evaluation that is missing at the end; return True if there was none."""
         if not self._record_evaluation():
             return False
         if self.state.snapshots:
@@ -368,20 +368,20 @@ class LearnerLoop:
         return self._seconds(), {child.supervisor.name: child.supervisor.health for child in self._children()}
 
     def _seconds(self) -> dict[str, dict[str, float]]:
-        """Where the time of each process went."""
+        """Return the seconds of each process by activity."""
         children = {child.supervisor.name: dict(child.seconds) for child in self._children()}
         return {"learner": dict(self.watch.seconds), **children}
 
 
 def divide(slots: int, workers: int) -> list[list[int]]:
-    """Which slots each worker has: in order, as evenly as can be. A slot's replay stays with the slot."""
+    """Divide the slots among workers in order, as evenly as possible. A slot's replay stays with the slot."""
     return [part.tolist() for part in np.array_split(np.arange(slots), workers)]
 
 
 def next_to_read(workers: Sequence[RemoteWorker], intake: Intake) -> RemoteWorker | None:
-    """Whose pairs are read next: of the oldest segment under way, in the order of the grants, none twice in a batch.
+    """Choose the worker to read next: of the oldest segment under way, in the order of grants, none twice in a batch.
 
-    After a resume with other workers it may be that the open batch accepts none of them: then whoever has reported.
+    After a resume with other workers the open batch may accept none of them: then any that has reported.
     """
     segment = min((worker.grant.segment for worker in workers if worker.grant is not None), default=None)
     current = [worker for worker in workers if worker.grant is not None and worker.grant.segment == segment]
@@ -392,7 +392,7 @@ def next_to_read(workers: Sequence[RemoteWorker], intake: Intake) -> RemoteWorke
 
 @contextmanager
 def learner_threads(count: int | None) -> Iterator[None]:
-    """The torch threads of this process while the block runs; by the cores where None."""
+    """Set the torch threads of this process while the block runs; by the number of cores if None."""
     before = torch.get_num_threads()
     torch.set_num_threads(count or default_threads(cores()))
     try:

@@ -1,4 +1,4 @@
-"""What the processes of a run say to each other: one dataclass a message, its fields checked on arrival."""
+"""The messages between the processes of a run: one dataclass each, its fields checked on arrival."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class BadMessage(ValueError):
 
 @dataclass(frozen=True)
 class Setup:
-    """The first message: what a child is to be, and all that it needs to make its parts again."""
+    """The first message: the child's program, and all that it needs to make its parts."""
 
     name: str
-    """What `ps` shows."""
+    """The process's name in `ps`."""
     program: str
     """`module:class` of `clearl.runtimes.programs`."""
     entry: str
@@ -38,9 +38,9 @@ class Setup:
     sequences: tuple[int, ...] = ()
     """Unrolls that each slot has been acknowledged for."""
     keep_unrolls_after_checkpoint: bool = False
-    """Whether what a shard holds beyond `sequences` counts: yes after the whole run died, no after a worker did."""
+    """True if unrolls beyond `sequences` stay in the shards: yes after the whole run died, no after a worker did."""
     tasks: tuple[str, ...] = ()
-    """What an evaluator evaluates."""
+    """The tasks of an evaluator."""
     played: tuple[str, ...] = ()
     """The task of each slot in the round that was reported last: the labels of its unrolls."""
     played_frames: int = -1
@@ -49,27 +49,27 @@ class Setup:
 
 @dataclass(frozen=True)
 class Produce:
-    """Leave to act for one unroll; everything reported so far has been read."""
+    """Permission to act for one unroll; everything reported so far has been read."""
 
     tasks: tuple[str, ...]
     """One for each of the worker's slots."""
     frames: int = -1
     """Frames that had been granted before this round."""
     by_task: bool = False
-    """Whether the report says what the shards hold of each task."""
+    """True if the report says what the shards hold of each task."""
 
 
 @dataclass(frozen=True)
 class Sync:
-    """Make what the shards hold survive a loss of power."""
+    """Write the shards to disk so that they survive a loss of power."""
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Evaluate the weights on the evaluator's board."""
+    """Evaluate the weights in the evaluator's weight store."""
 
     switch: bool = False
-    """Whether they are the weights of a switch, which are evaluated with more episodes."""
+    """True if they are the weights of a switch, which are evaluated with more episodes."""
     training: tuple[str, ...] = ()
     """The tasks that were trained on last with these weights."""
 
@@ -93,22 +93,22 @@ class Ready:
 
 @dataclass(frozen=True)
 class Alive:
-    """Sent now and then in the midst of work; `building` environments may take longer than a step ever should."""
+    """The heartbeat while working; `building` environments may take longer than a step ever should."""
 
     building: bool
 
 
 @dataclass(frozen=True)
 class Produced:
-    """One unroll for each slot stands in the shared block."""
+    """One unroll for each slot is ready to be read."""
 
     version: int
     episodes: dict[str, tuple[float, ...]]
-    """Those that ended; see `clearl.acting.actor.EpisodeSums`."""
+    """The episodes that ended; see `clearl.acting.actor.EpisodeSums`."""
     sequences: tuple[int, ...]
     replay: dict[str, int]
     seconds: dict[str, float]
-    """Where the time went since the last report."""
+    """Seconds since the last report, by activity."""
     faults: tuple[tuple[str, ...], ...] = ()
     """Faults that environments made good by themselves: the problem in one line, the traceback."""
     by_task: dict[str, tuple[float, ...]] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class Evaluated:
     others: dict[str, tuple[float, ...]]
     """Scores of further columns."""
     success_rates: dict[str, float]
-    """By column, where the environment tells of success."""
+    """Success rates by column, where the environment reports success."""
     version: int
     frames: int
     seconds: dict[str, float]
@@ -160,12 +160,12 @@ _HINTS = {kind: get_type_hints(kind) for kind in _KINDS.values()}
 
 
 def pack(message: Message) -> tuple[Any, ...]:
-    """The message as plain values: its name, then its fields in order."""
+    """Return the message as plain values: its name, then its fields in order."""
     return (type(message).__name__, *(getattr(message, field.name) for field in fields(message)))
 
 
 def unpack(values: tuple[Any, ...]) -> Message:
-    """The message that `pack` was given; `BadMessage` unless each field is of its declared type."""
+    """Return the message that `pack` was given; `BadMessage` unless each field is of its declared type."""
     kind = _KINDS.get(values[0]) if values and isinstance(values[0], str) else None
     if kind is None:
         raise BadMessage(f"no message is called {values[:1]}")
@@ -188,7 +188,7 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def describe(error: Exception) -> Failed:
-    """An exception, for the parent; of an environment's fault the environment's own traceback."""
+    """Describe an exception for the parent; for a fault of an environment, with the environment's own traceback."""
     problem = (str(error) or type(error).__name__).splitlines()[0]
     fingerprint, shown = problem, error
     if isinstance(error, EnvironmentFaultError):
@@ -199,5 +199,5 @@ def describe(error: Exception) -> Failed:
 
 
 def describe_faults(faults: Sequence[EnvironmentFaultError]) -> tuple[tuple[str, ...], ...]:
-    """Faults for `Produced` and `Evaluated`."""
+    """Describe faults for `Produced` and `Evaluated`."""
     return tuple((failed.problem, failed.traceback) for failed in map(describe, faults))

@@ -1,4 +1,4 @@
-"""The programs of worker and evaluator processes, apart from how those are reached."""
+"""The programs of worker and evaluator processes, independent of the backend."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ _NICENESS = 5  # of evaluators: training goes first
 
 
 class Program(Protocol):
-    """A worker or an evaluator: made from (outlet, setup, places), then told one thing after the other."""
+    """A worker or an evaluator: made from (sink, setup, endpoints), then given one message after the other."""
 
     ready: Ready
-    """What it has to say whenever somebody begins with it: it may outlive a learner."""
+    """The first message to every learner: the program may outlive one."""
     watch: Stopwatch
 
     def handle(self, message: Message) -> Iterator[Message]:
-        """Do as told; each answer is sent as soon as it is there."""
+        """Handle a message; each answer is sent as soon as it is yielded."""
         ...
 
     def close(self) -> None: ...
 
 
 def serve(connection: Connection, program: Program) -> None:
-    """Work until told to close."""
+    """Handle messages until told to close."""
     try:
         connection.send(program.ready)
         while True:
@@ -73,12 +73,12 @@ def serve(connection: Connection, program: Program) -> None:
 
 
 def make_factory(setup: Setup) -> Factory:
-    """The parts of the run, made again from its config."""
+    """Make the factory of the run from its config."""
     return load_entry(setup.entry)(setup.config, Path(setup.run_dir))
 
 
 def heartbeat(sink: MessageSink) -> Callable[[], None]:
-    """A function to call often; every so often it says that work goes on."""
+    """Return a function to call often, which sends a heartbeat every few seconds."""
     last = time.monotonic()
 
     def beat() -> None:
@@ -92,7 +92,7 @@ def heartbeat(sink: MessageSink) -> Callable[[], None]:
 
 
 class Stopwatch:
-    """Seconds by name. What is measured inside something else is taken off that."""
+    """Measures seconds by name; time of an inner measurement is subtracted from the outer one."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -109,13 +109,13 @@ class Stopwatch:
             self._inner = outside + spent
 
     def take(self) -> dict[str, float]:
-        """What was measured since the last call."""
+        """Return the seconds measured since the last call."""
         seconds, self.seconds = self.seconds, {}
         return seconds
 
 
 def add_seconds(total: dict[str, float], more: dict[str, float]) -> None:
-    """Add what a `Stopwatch` took to a running total."""
+    """Add the seconds of a `Stopwatch` to a running total."""
     for name, seconds in more.items():
         total[name] = total.get(name, 0.0) + seconds
 
@@ -219,7 +219,7 @@ class WorkerProgram:
         if isinstance(message, Produce):
             yield self._produce(message)
             with self.watch("codec"):
-                # While the learner reads; if this process dies before it is done, the next one does it.
+                # The learner reads meanwhile; if this process dies before the insertion is done, the next one does it.
                 self.worker.remember(self.pairs.new)
         else:
             assert isinstance(message, Sync), message
@@ -254,7 +254,7 @@ class WorkerProgram:
 
 
 def _restore(worker: Worker, setup: Setup, pairs: PairWriter) -> tuple[int, ...]:
-    """Take the shards to where the parent left off; the unrolls that each slot is good for."""
+    """Restore the shards to the parent's position; return the next sequence of each slot."""
     if not worker.shards:
         return setup.sequences
     reached = []

@@ -1,4 +1,4 @@
-"""Turns what happens in a run into rows, for the metrics file and everyone who watches it."""
+"""Turn events of a run into rows, for the metrics file and listeners."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from clearl.tasks.plan import Plan, Segment
 
 RowListener = Callable[[Row], None]
 Seconds = dict[str, dict[str, float]]
-"""Where the time of each process went, by part."""
+"""Seconds of each process, by activity."""
 Health = dict[str, dict[str, Any]]
 
 
 class Recorder:
-    """Writes rows and passes them on; holds the run's clock, which goes on where a checkpoint left it."""
+    """Writes rows and passes them on; holds the run's clock, which continues from a checkpoint."""
 
     def __init__(
         self,
@@ -55,9 +55,9 @@ class Recorder:
         return round(self._wall_before + time.monotonic() - self._started, 3)
 
     def begin(self, plan: Plan, first: int = 0) -> None:
-        """The segments of the plan from `first` on, at the start of a run or of its extension."""
+        """Record the segments of the plan from `first` on, at the start of a run or of its extension."""
         start: int | None = 0
-        # Of a plan without an end, rows tell the segments as they begin: there must not be ever more of them.
+        # In a plan without an end, segments are recorded as they begin: all of them cannot be written ahead.
         for index, segment in enumerate(plan.segments[:1] if plan.forever else plan.segments):
             end = None if start is None or segment.frames is None else start + segment.frames
             if index >= first:
@@ -65,7 +65,7 @@ class Recorder:
             start = end
 
     def segment(self, index: int, segment: Segment, start_frames: int | None, end_frames: int | None) -> None:
-        """A segment with its bounds in frames, planned or true."""
+        """Record a segment with its bounds in frames, planned or true."""
         self.emit(
             segment_row(
                 tasks=segment.tasks, weights=segment.weights, end_weights=segment.end_weights,
@@ -74,30 +74,30 @@ class Recorder:
         )  # fmt: skip
 
     def resumed(self, learner: Learner, wall_s: float) -> None:
-        """The run goes on from a checkpoint taken after `wall_s` seconds."""
+        """Record that the run resumed from a checkpoint taken after `wall_s` seconds."""
         self._wall_before = wall_s
         self._marked = (time.monotonic(), learner.frames)
         self.emit(resume_row(frames=learner.frames, updates=learner.updates, wall_s=self.wall_s))
 
     def state(self) -> dict[str, Any]:
-        """The updates that wait for their row, as JSON types."""
+        """Return the updates that wait for their row, as JSON types."""
         episodes = {task: list(sums) for task, sums in self._episodes.items()}
         return {"losses": [asdict(stats) for stats in self._losses], "lags": list(self._lags), "episodes": episodes}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take up `state` again."""
+        """Restore `state`."""
         self._losses.extend(UpdateStats(**stats) for stats in state["losses"])
         self._lags.extend(state["lags"])
         self._episodes = {task: tuple(sums) for task, sums in state.get("episodes", {}).items()}
 
     def episodes(self, ended: EpisodeSums) -> None:
-        """Episodes of training that ended; the next row says so."""
+        """Count episodes of training that ended, for the next row."""
         self._episodes = add_episodes(self._episodes, ended)
 
     def updated(
         self, learner: Learner, stats: UpdateStats, lag: float, tasks: Sequence[str], replay: Mapping[str, Any]
     ) -> None:
-        """One update happened; every so many of them give a row with the means since the last.
+        """Count an update; every `record_every_updates` of them write a row with the means since the last.
 
         `tasks`: of all slots when the newest unrolls of the batch were played.
         """
@@ -135,7 +135,7 @@ class Recorder:
         self._lags.clear()
 
     def _environment_values(self, tasks: Sequence[str]) -> dict[str, Any]:
-        """What a row says beside the learner's numbers: episodes, shares of a mixture, processes."""
+        """Collect the values of a row beside the learner's: episodes, shares of a mixture, processes."""
         values: dict[str, Any] = {}
         if self._episodes:
             values["episodes"] = {
@@ -155,7 +155,7 @@ class Recorder:
     def evaluated(
         self, evaluation: Evaluation, *, frames: int, updates: int, segment: int | None = None, skipped: int = 0
     ) -> None:
-        """One task was evaluated with weights that `frames` of training had led to: a row for each column."""
+        """Record the evaluation of one task with the weights after `frames` of training: a row for each column."""
         columns = {evaluation.column: evaluation.scores, **evaluation.others}
         for column, scores in columns.items():
             self.emit(
@@ -168,11 +168,11 @@ class Recorder:
             )  # fmt: skip
 
     def fault(self, learner: Learner, worker: str, problem: str) -> None:
-        """Something failed and was survived."""
+        """Record a failure that the run survived."""
         self.emit(fault_row(frames=learner.frames, worker=worker, problem=problem, wall_s=self.wall_s))
 
     def restarted(self, learner: Learner, worker: str, after_s: float) -> None:
-        """What had failed works again."""
+        """Record that a failed process works again."""
         self.emit(restart_row(frames=learner.frames, worker=worker, after_s=round(after_s, 3), wall_s=self.wall_s))
 
     def emit(self, row: Row) -> None:
@@ -187,7 +187,7 @@ _ROWS_TO_COUNT = 10
 
 
 def thinned(every: int, updates: int) -> int:
-    """Updates between two rows of a run without an end: doubled whenever the run has doubled its length.
+    """Return the updates between two rows of a run without an end: doubled whenever the run has doubled its length.
 
     The rows of training then grow with the logarithm of its length; evaluations are never thinned.
     """

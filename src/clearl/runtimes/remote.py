@@ -1,4 +1,4 @@
-"""A worker and the evaluator as the learner's process sees them: what they were told, and what they answered."""
+"""Workers and evaluators as the learner's process sees them: their grants and their answers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EVALUATOR_PROGRAM = "clearl.runtimes.programs:EvaluatorProgram"
 
 
 def received(supervisor: Supervisor) -> list[Message]:
-    """The messages of a supervised process, as its connection gives them; its supervisor only takes note."""
+    """Return the messages of a supervised process from its connection; its supervisor only takes note of them."""
     if supervisor.process is None:
         return []
     try:
@@ -58,7 +58,7 @@ def received(supervisor: Supervisor) -> list[Message]:
 
 
 class RemoteWorker:
-    """One worker process and the place where its pairs can be read.
+    """One worker process and the reader of its pairs.
 
     It holds at most one grant, from the moment it is given until its pairs have been read. If the process dies in
     between, the next one is given the same grant, so that no frame is lost or counted twice; pairs that were reported
@@ -88,7 +88,7 @@ class RemoteWorker:
         self.supervisor = Supervisor(f"worker-{index}", self._begin_process, self.receive, supervision)
 
     def receive(self) -> None:
-        """Take in the messages of the process."""
+        """Handle the messages of the process."""
         for message in received(self.supervisor):
             if isinstance(message, Ready):
                 self._ready(message)
@@ -103,7 +103,7 @@ class RemoteWorker:
                 self.synced = True
 
     def send_grant(self, grant: Grant, turn: int) -> None:
-        """Leave to produce one unroll in each slot; `turn` counts the grants of the run."""
+        """Permit the worker to produce one unroll in each slot; `turn` counts the grants of the run."""
         assert self.grant is None
         self.grant, self.turn, self.supervisor.wanted = grant, turn, True
         self._grants += 1
@@ -111,27 +111,27 @@ class RemoteWorker:
 
     @property
     def working(self) -> bool:
-        """Whether there is a grant whose pairs are still to come."""
+        """True if there is a grant whose pairs are still to come."""
         return self.grant is not None and self.report is None
 
     def pairs(self) -> Pairs:
-        """What was produced; nothing is copied."""
+        """Return the produced pairs; nothing is copied."""
         assert self.report is not None
         return Pairs(self.slots, self._pairs.new, self._pairs.replay, self.report.version)
 
     def acknowledge(self) -> None:
-        """The pairs have been read: they count, whatever happens to the worker."""
+        """Note that the pairs have been read: they count, whatever happens to the worker."""
         assert self.report is not None
         self.sequences, self.report, self.grant = self.report.sequences, None, None
 
     def sync(self) -> None:
-        """Ask for the shards to be made safe; `synced` says when they are."""
+        """Ask the worker to sync its shards; `synced` says when they are."""
         self.synced = not self.supervisor.wanted
         if self.supervisor.ready:
             self.supervisor.send(Sync())
 
     def close(self) -> None:
-        """Let go of everything; the process has ended."""
+        """Release the pairs; the process has ended."""
         self._pairs.close()
 
     def _ready(self, ready: Ready) -> None:
@@ -169,7 +169,7 @@ class RemoteWorker:
 
 @dataclass(frozen=True)
 class EvaluationRound:
-    """Every task, with the weights of one moment."""
+    """The scores of every task with one version of the weights."""
 
     evaluations: list[Evaluation]
     frames: int
@@ -177,7 +177,7 @@ class EvaluationRound:
 
 
 class RemoteEvaluator:
-    """An evaluator process. It evaluates what stands on its board, one moment at a time."""
+    """An evaluator process. It evaluates one published version of the weights at a time."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class RemoteEvaluator:
         self.supervisor.tasks = tasks
 
     def receive(self) -> None:
-        """Take in the messages of the process."""
+        """Handle the messages of the process."""
         for message in received(self.supervisor):
             if isinstance(message, Ready) and self.busy:
                 self._results.clear()
@@ -208,7 +208,7 @@ class RemoteEvaluator:
                     self.supervisor.done()
 
     def evaluate(self, spec: Evaluate) -> None:
-        """Evaluate the weights that now stand on the board."""
+        """Evaluate the newest published weights."""
         assert not self.busy
         self.busy = self.supervisor.wanted = True
         self._spec = spec
@@ -217,11 +217,11 @@ class RemoteEvaluator:
 
     @property
     def done(self) -> bool:
-        """Whether all tasks of the evaluation that is under way are done."""
+        """True if all tasks of the evaluation that is under way are done."""
         return len(self._results) == len(self._tasks)
 
     def take(self) -> list[Evaluated]:
-        """What came out of it."""
+        """Return the results of the finished evaluation."""
         results, self._results, self.busy = self._results, [], False
         return results
 
@@ -232,7 +232,7 @@ class RemoteEvaluator:
 
 
 class RemoteEvaluators:
-    """All evaluators of a run, each with its tasks; together they evaluate one moment at a time."""
+    """All evaluators of a run, each with its tasks; together they evaluate one version of the weights at a time."""
 
     def __init__(self, context: RunContext, weight_store: WeightStore, supervision: SupervisorContext) -> None:
         groups, self.weight_store = supervision.backend.evaluators, weight_store
@@ -247,12 +247,12 @@ class RemoteEvaluators:
         return any(member.busy for member in self.members)
 
     def evaluate(self, spec: Evaluate) -> None:
-        """Evaluate the weights that now stand on the board."""
+        """Evaluate the newest published weights."""
         for member in self.members:
             member.evaluate(spec)
 
     def take(self) -> EvaluationRound | None:
-        """The evaluation that is under way, once all tasks are done."""
+        """Return the evaluation that is under way, once all tasks are done."""
         if not all(member.done for member in self.members):
             return None
         results = [done for member in self.members for done in member.take()]

@@ -1,4 +1,4 @@
-"""What a runtime is given: an order for one run, which makes the parts of it wherever the runtime wants them."""
+"""The contract of runtimes: a `RunSpec` asks for a run, a `Factory` makes its parts in the process that needs them."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class Factory(Protocol):
 
     @property
     def replay_store(self) -> str:
-        """Where replay is kept: `ram` or `disk`."""
+        """The kind of replay store: `ram` or `disk`."""
         ...
 
     def network(self) -> PolicyNetwork:
-        """The network of this process, with the run's initial weights until others are loaded."""
+        """Return the network of this process, with the run's initial weights until others are loaded."""
         ...
 
     def worker(
         self, slots: Sequence[int], network: PolicyNetwork, *, incarnation: int = 0, suite: Suite | None = None
     ) -> Worker:
-        """A worker for some slots; `incarnation` counts its restarts, each with random numbers of its own.
+        """Return a worker for some slots; `incarnation` counts its restarts, each with random numbers of its own.
 
         `suite` takes the place of the run's own, which it wraps.
         """
@@ -60,7 +60,7 @@ class Factory(Protocol):
 
 @dataclass(frozen=True)
 class RunContext:
-    """One network's whole training, its parts ready made."""
+    """One network's whole training, with its parts made."""
 
     config: RunConfig
     plan: Plan
@@ -78,7 +78,7 @@ class RunContext:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One network's whole training as it is asked for; without `factory` and `listeners` it can go to a process."""
+    """One network's whole training as requested; without `factory` and `listeners` it can be sent elsewhere."""
 
     config: RunConfig
     plan: Plan

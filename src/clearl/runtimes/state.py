@@ -1,4 +1,4 @@
-"""What every runtime keeps track of beside the parts of its job: evaluations, checkpoints, the end of the plan."""
+"""The state that every runtime keeps beside the parts of a run: evaluations, checkpoints, the end of the plan."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Snapshot:
 
 
 class RunState:
-    """Says what is due, has it learnt and recorded, and puts a whole run into a checkpoint and back."""
+    """Decides what is due, runs and records updates, saves and restores a whole run."""
 
     def __init__(self, context: RunContext) -> None:
         self.context = context
@@ -51,17 +51,20 @@ class RunState:
         return {"replay": replay["bytes"], **self.context.learner.state_nbytes()}
 
     def tasks_in_training(self, segment: int | None = None) -> tuple[str, ...]:
-        """The tasks of a segment; by default of the one that is learnt from, at the end of the plan of the last."""
+        """Return the tasks of a segment.
+
+        The default is the one that is learnt from, or the last at the end of the plan.
+        """
         plan, index = self.context.plan, self.segment if segment is None else segment
         return (plan.segments[-1] if plan.is_over(index) else plan.segment(index)).tasks
 
     @property
     def evaluation_due(self) -> bool:
-        """Whether the weights have trained on enough frames since the last evaluation."""
+        """True if the weights have trained on enough frames since the last evaluation."""
         return self.context.learner.frames >= self._evaluations * self.context.config.eval_every_frames
 
     def evaluated(self, evaluations: Sequence[Evaluation], *, frames: int, updates: int) -> None:
-        """All tasks were evaluated with the weights that `frames` had led to, as is done every so many frames."""
+        """Record a regular evaluation of all tasks with the weights after `frames` frames."""
         due = frames // self.context.config.eval_every_frames
         skipped = max(0, due - self._evaluations)
         for evaluation in evaluations:
@@ -71,11 +74,11 @@ class RunState:
 
     @property
     def evaluations(self) -> dict[str, int]:
-        """How many evaluations between switches were made, and how many left out."""
+        """Counts of the evaluations between switches that were made and left out."""
         return {"made": self._made, "skipped": self._skipped}
 
     def evaluated_switch(self, evaluations: Sequence[Evaluation], segment: int, *, frames: int, updates: int) -> None:
-        """All tasks were evaluated with exactly the weights that `segment` ended with."""
+        """Record an evaluation of all tasks with exactly the weights that `segment` ended with."""
         for evaluation in evaluations:
             self.context.recorder.evaluated(evaluation, frames=frames, updates=updates, segment=segment)
 
@@ -93,7 +96,7 @@ class RunState:
             self.context.recorder.segment(segment, plan.segment(segment), frames, planned_end(plan, segment))
 
     def _keep_weights(self, segment: int) -> None:
-        """Training goes on where they cannot be written: they serve videos only."""
+        """Keep the weights of a switch; training continues if they cannot be written, as they serve videos only."""
         kept = SwitchWeights(self.context.run_dir, self.context.config.keep_switch_weights)
         try:
             kept.save(segment, as_module(self.context.learner.network).state_dict())
@@ -101,7 +104,7 @@ class RunState:
             self.context.recorder.fault(self.context.learner, "learner", f"weights of a switch are not kept: {error}")
 
     def ended(self, segment: int, episodes: EpisodeSums) -> None:
-        """Episodes of training that came to their end."""
+        """Count episodes of training that ended."""
         self.context.cursor.count_episodes(segment, int(sum(sums[0] for sums in episodes.values())))
         self.context.recorder.episodes(episodes)
 
@@ -120,7 +123,7 @@ class RunState:
 
     @property
     def checkpoint_due(self) -> bool:
-        """Whether enough frames have passed since the last checkpoint."""
+        """True if enough frames have passed since the last checkpoint."""
         every = self.context.config.checkpoint_every_frames
         return every is not None and self.context.learner.frames - self._checkpointed_frames >= every
 
@@ -154,7 +157,7 @@ class RunState:
         self._checkpointed_frames = context.learner.frames
 
     def restore(self, saved: Saved) -> dict[str, Any]:
-        """Take the job to where `saved` was taken; the tree, for what only the runtime can restore."""
+        """Restore the run from `saved`; return the tree, for what only the runtime can restore."""
         with fitting(saved.path):
             return self._restore(saved, saved.tree)
 

@@ -1,4 +1,4 @@
-"""Keeps one child process alive: notices that it exited or hangs, records it, and starts it again."""
+"""Keep one child process running: notice that it exited or hangs, record it, and start it again."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _LONGEST_GAP_S = 1.0
 class RunningClock:
     """Seconds in which this process ran.
 
-    A gap between two looks at it counts as one second at most: after `docker pause`, a SLURM suspend or SIGSTOP nobody
-    is late who had no chance to be seen. Whoever supervises looks at it many times a second.
+    A gap between two readings counts as one second at most: after `docker pause`, a SLURM suspend or SIGSTOP, a child
+    that could not be checked is not late. A supervisor reads it many times a second.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -36,7 +36,7 @@ class RunningClock:
 
 @dataclass(frozen=True)
 class FaultBudget:
-    """How many faults of one process are survived, and how long to wait before it is started again."""
+    """The number of faults of one process that are tolerated, and the delay before it is started again."""
 
     faults: int = 5
     window_s: float = 600.0
@@ -44,12 +44,12 @@ class FaultBudget:
 
     @property
     def early_faults(self) -> int:
-        """How often the same fault may come before any work was done: once, unless the budget is a large one."""
+        """The number of equal faults tolerated before any work was done: one, unless the budget is large."""
         return max(1, self.faults // 5)
 
     @classmethod
     def of(cls, config: RunConfig) -> FaultBudget:
-        """The budget of a run's settings."""
+        """Return the budget of a run's settings."""
         return cls(config.fault_budget, config.fault_window_s, config.restart_backoff_s)
 
     def __str__(self) -> str:
@@ -59,8 +59,8 @@ class FaultBudget:
 class RestartPolicy:
     """Counts the exits of one process.
 
-    A fault is an exit that the process or its environment brought about. One from outside (SIGKILL) is no fault and
-    may happen any number of times, but a process that never gets to do anything in between is given up all the same.
+    A fault is an exit caused by the process or its environment. One from outside (SIGKILL) is no fault and may happen
+    any number of times, but a process that never does any work in between is given up all the same.
     """
 
     def __init__(self, budget: FaultBudget) -> None:
@@ -69,11 +69,11 @@ class RestartPolicy:
         self._in_vain = 0
 
     def progressed(self) -> None:
-        """The process has done some work since it was started."""
+        """Note that the process has done some work since it was started."""
         self._in_vain = 0
 
     def delay_s(self, now: float, *, is_fault: bool) -> float | None:
-        """How long to wait before the next start, after an exit at `now`; None if there is to be none."""
+        """Return the seconds before the next start, after an exit at `now`; None if there is to be none."""
         self._in_vain += 1
         count = max(self._count(now, is_fault=is_fault), self._in_vain)
         if count > self._budget.faults:
@@ -81,7 +81,7 @@ class RestartPolicy:
         return 0.0 if count < 2 else min(self._budget.backoff_s * 2 ** (count - 2), _LONGEST_WAIT_S)
 
     def tolerates(self, now: float) -> bool:
-        """Count a fault at `now` that the process made good by itself; whether the budget allows for it."""
+        """Count a fault at `now` that the process repaired itself; return whether the budget allows for it."""
         return self._count(now, is_fault=True) <= self._budget.faults
 
     def _count(self, now: float, *, is_fault: bool) -> int:
@@ -95,11 +95,11 @@ class RestartPolicy:
 REBUILT = "this environment was built anew, its neighbours went on"
 
 BUILDING_S = 300.0
-"""How long a child may be silent while it starts or builds environments."""
+"""Seconds without a message that are tolerated while a child starts or builds environments."""
 
-_EXIT_S = 1.0  # a process that says no more is about to end: its exit code is worth a moment
+_EXIT_S = 1.0  # a process that closed its connection is about to exit: wait a moment for its exit code
 
-# A new process would meet the same: these end the run as what they are.
+# A new process would fail in the same way: these errors end the run as they are.
 _BEYOND_REPAIR: dict[str, type[ClearlError]] = {
     kind.__name__: kind for kind in (ConfigError, CorruptFileError, StorageError)
 }
@@ -107,14 +107,14 @@ _BEYOND_REPAIR: dict[str, type[ClearlError]] = {
 
 @dataclass
 class SupervisorContext:
-    """What the children of one run share in the parent."""
+    """The parts of the parent that the supervisors of one run share."""
 
     backend: Backend
     timeout_s: float
     fault: Callable[[str, str], None]
     """Records (name of the child, what happened)."""
     restarted: Callable[[str, float], None]
-    """Records (name of the child, after how many seconds it was there again)."""
+    """Records (name of the child, seconds until it was ready again)."""
     budget: FaultBudget = field(default_factory=FaultBudget)
     early_faults: Counter[str] = field(default_factory=Counter)
     """Faults of processes that never did any work: the second of the same kind is no accident."""
@@ -136,7 +136,7 @@ class Supervisor:
     ) -> None:
         self.name, self._begin, self._wake, self._supervision = name, begin, wake, supervision
         self.wanted = False
-        """Whether there is anything to do for it; before that it is not started."""
+        """True once there is work for it; before that it is not started."""
         self.ready = False
         self.tasks: tuple[str, ...] = ()
         """The tasks that it works on, for the message that says why it exited."""
@@ -150,7 +150,7 @@ class Supervisor:
 
     @property
     def health(self) -> dict[str, Any]:
-        """Whether it runs, and how often it had to be started again, for rows."""
+        """Whether it runs and how often it was restarted, for rows."""
         state = "running" if self.ready else "starting" if self._process is not None else "down"
         return {"state": state if self.wanted else "not needed yet", "restarts": max(0, self._starts - 1)}
 
@@ -164,7 +164,7 @@ class Supervisor:
         return self._process
 
     def check(self) -> None:
-        """Start the process where it does not run, end it where it hangs. Raises `WorkerError` when that is useless."""
+        """Start the process if it does not run, end it if it hangs. Raises `WorkerError` once restarts are useless."""
         now = self._supervision.clock()
         if self._process is None:
             if self.wanted and now >= self._start_at:
@@ -180,7 +180,7 @@ class Supervisor:
             self._is_ready(now)
 
     def send(self, message: Message) -> None:
-        """Give the child work, which has to come to an end or show a sign of life in time. Only when `ready`."""
+        """Send work to a `ready` child; an answer or a heartbeat has to arrive in time."""
         assert self._process is not None
         self._working, self._heard_at = True, self._supervision.clock()
         try:
@@ -189,21 +189,21 @@ class Supervisor:
             return  # the next poll finds out why
 
     def done(self, *, progress: bool = True) -> None:
-        """The child has done what it was told and waits."""
+        """Note that the child has finished its work and waits."""
         self._working = False
         if progress:
             self._has_worked = True
             self._restarts.progressed()
 
     def ask_to_close(self) -> bool:
-        """Tell the child to end by itself, if it waits for work; whether it does."""
+        """Ask the child to exit, if it waits for work; return whether it does."""
         idle = self.ready and not self._working
         if idle:
             self.send(Close())
         return idle
 
     def end(self, patience_s: float = 0.0) -> int | None:
-        """End the child, if there is one; its exit code, None where it had to be killed."""
+        """End the child, if there is one; return its exit code, None where it had to be killed."""
         if self._process is None:
             return None
         self._supervision.backend.unregister(self._process)
@@ -232,7 +232,7 @@ class Supervisor:
             self.lost(f"said nothing for {allowed:g} s{setting} and was killed", is_fault=True)
 
     def exited(self) -> None:
-        """The process closed its connection: find out why, and start another."""
+        """Find out why the process closed its connection, and start another."""
         assert self._process is not None
         process, code = self._process, self.end(_EXIT_S)
         words, is_fault = process.exit_reason(code)
@@ -242,14 +242,14 @@ class Supervisor:
         self.lost(words, is_fault=is_fault, details=printed)
 
     def failed(self, failed: Failed) -> None:
-        """The process ends because of an error."""
+        """Handle a process that exits because of an error."""
         self.end(_EXIT_S)
         if failed.kind in _BEYOND_REPAIR:
             raise _BEYOND_REPAIR[failed.kind](f"{self.name}: {failed.problem}")
         self.lost(failed.problem, is_fault=True, details=failed.traceback, fingerprint=failed.fingerprint)
 
     def mended(self, faults: Sequence[Sequence[str]]) -> None:
-        """Environments of the process failed and were built anew (problem, traceback): that is recorded and counted."""
+        """Record and count environments of the process that failed and were built anew (problem, traceback)."""
         for problem, details in faults:
             self._supervision.fault(self.name, f"{problem}; {REBUILT}")
             if not self._restarts.tolerates(self._supervision.clock()):

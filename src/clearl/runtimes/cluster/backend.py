@@ -1,4 +1,4 @@
-"""Children reached by calls and answers, as the learner's process sees them; who carries the calls stays open."""
+"""The learner's side of children that are reached by remote calls, over any transport."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from clearl.unroll import Payload, Unroll, UnrollLayout
 
 _BEAT_S = 0.5
 KILL_TIMEOUT_S = 15.0
-"""How long a process may take to go after it was killed."""
+"""Seconds within which a killed process must have exited."""
 
 Call = Hashable
-"""A call under way."""
+"""A pending call."""
 Ask = Callable[[Any], Any]
-"""Puts a question to the driver of a run and gives its answer."""
+"""Sends a request to the driver of a run and returns its answer."""
 
 
 class ActorLost(Exception):
-    """The process behind a call has gone; says why."""
+    """The process behind a call has exited; says why."""
 
 
 class RemoteActor(Protocol):
     """A process somewhere that holds an object and answers calls of its methods."""
 
     def call(self, method: str, *given: Any) -> Call:
-        """Do not wait for the answer. Calls are answered one after the other."""
+        """Call a method without waiting for the answer. Calls are answered one after the other."""
         ...
 
     def call_aside(self, method: str, *given: Any) -> Call:
-        """The same in another thread, beside what is under way."""
+        """Call a method in another thread, beside the call that is under way."""
         ...
 
     def kill(self) -> None: ...
@@ -46,15 +46,15 @@ class Transport(Protocol):
     """Carries calls to actors and answers back."""
 
     def arrived(self, calls: Sequence[Call], wait_s: float) -> list[Call]:
-        """Those that were answered, or never will be; waits for the first, but no longer than that."""
+        """Return the calls that were answered, or never will be; waits up to `wait_s` seconds for the first."""
         ...
 
     def answer(self, call: Call) -> Any:
-        """Of a call that has arrived. Raises what the method raised, or `ActorLost`."""
+        """Return the answer of an arrived call; raise what the method raised, or `ActorLost`."""
         ...
 
     def publish(self, value: Any) -> Any:
-        """Something to give to calls in place of `value`, which then goes to every machine once."""
+        """Return a handle to pass to calls in place of `value`, which is then sent to every machine once."""
         ...
 
 
@@ -64,12 +64,12 @@ class NodeAffinity:
 
     node: str
     may_be_full: bool
-    """Whether others may have taken its place there."""
+    """True if others may have taken its place there."""
 
 
 @dataclass(frozen=True)
 class ActorRequest:
-    """An actor for a worker or an evaluator: a question to the driver."""
+    """A request to the driver: an actor for a worker or an evaluator."""
 
     name: str
     is_worker: bool
@@ -78,7 +78,7 @@ class ActorRequest:
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """Whom every learner of a run works with."""
+    """The workers that survive a learner's restart."""
 
     workers: int
     replay_nodes: Mapping[str, str]
@@ -105,7 +105,7 @@ class PublishedWeights:
 
 
 class ReceivedPairs:
-    """The pairs of one worker's last answer, wherever the post put them: they outlive the worker."""
+    """The pairs of one worker's last answer, kept by the transport: they outlive the worker."""
 
     def __init__(self) -> None:
         self._received: tuple[Unroll, Sequence[Payload | None]] | None = None
@@ -184,7 +184,7 @@ class ActorProcess:
         return [unpack(answer) for answer in answers]
 
     def _pulse(self) -> list[Message]:
-        """In the midst of a call: ask now and then how far it is, without waiting for the answer."""
+        """Ask now and then for the heartbeat of a pending call, without waiting for the answer."""
         now = time.monotonic()
         if self._asked is None:
             if now - self._asked_at > _BEAT_S:
@@ -199,12 +199,12 @@ class ActorProcess:
     def _heard(self, call: Call) -> Any:
         try:
             return self._transport.answer(call)
-        except Exception as error:  # what goes wrong in a child's work is an answer: here there is no sound child
+        except Exception as error:  # errors of the child's own work come as answers: here the process itself failed
             self._death = str(error) if isinstance(error, ActorLost) else f"died: {error!r}"
             raise ChannelClosed from error
 
     def end(self, patience_s: float = 0.0) -> int | None:
-        """Make sure that it has gone, so that another can open its shards."""
+        """End the process for certain, so that another can open its shards."""
         if patience_s and self.awaited:
             self._transport.arrived(self.awaited, patience_s)
         self._actor.kill()
@@ -214,7 +214,10 @@ class ActorProcess:
         return None
 
     def exit_reason(self, code: int | None) -> tuple[str, bool]:
-        """Nobody can tell who ended a process elsewhere: none of it counts as the worker's own fault."""
+        """Return why it exited.
+
+        Who ended a process elsewhere is unknown: none of it counts as the worker's own fault.
+        """
         return self._death, False
 
     def output(self) -> str:

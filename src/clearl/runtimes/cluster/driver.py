@@ -1,4 +1,4 @@
-"""The process that the user started, where the learner is elsewhere: owns all actors, so that they outlive it."""
+"""The driver: the process that the user started. It owns all actors, so that they outlive a learner elsewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MakeBackend = Callable[[RunContext, Ask], Backend]
 
 
 class Host(Protocol):
-    """Has places for actors."""
+    """Starts actors on the machines of a cluster."""
 
     bundle: Any
     """A `clearl.runtimes.cluster.hosted.RunBundle`, published."""
@@ -31,25 +31,25 @@ class Host(Protocol):
     def transport(self) -> Transport: ...
 
     def learner(self) -> tuple[RemoteActor, str]:
-        """A new `clearl.runtimes.cluster.hosted.HostedLearner`, and the address of its machine."""
+        """Return a new `clearl.runtimes.cluster.hosted.HostedLearner`, and the address of its machine."""
         ...
 
     def child(self, request: ActorRequest) -> RemoteActor:
-        """A new `clearl.runtimes.cluster.hosted.HostedProgram`."""
+        """Return a new `clearl.runtimes.cluster.hosted.HostedProgram`."""
         ...
 
     def check(self) -> MakeBackend:
-        """Refuse machines that cannot do this run; else what makes the site of a learner there."""
+        """Refuse machines that cannot do this run; return what makes the backend of a learner there."""
         ...
 
 
 class Driver:
-    """Places a learner, answers what it asks, and puts another in its place when its process dies."""
+    """Places a learner, answers its requests, and places another when its process dies."""
 
     def __init__(self, spec: RunSpec, host: Host) -> None:
         self._spec, self._host, self._transport = spec, host, host.transport
         self._children: dict[str, RemoteActor] = {}
-        self._given: set[str] = set()  # those that the present learner has asked for
+        self._given: set[str] = set()  # the actors that the present learner has asked for
         config = spec.config
         self._budget = FaultBudget.of(config)
         self._restarts, self._deaths = RestartPolicy(self._budget), list[str]()
@@ -89,7 +89,7 @@ class Driver:
         return True
 
     def _sign_of_life(self, calls: list[Call], patience_s: float) -> list[Call]:
-        """Those of the calls that came back. One of them does so every moment, unless the process hangs."""
+        """Return the calls that were answered; one of them is at any moment, unless the process hangs."""
         ready = self._transport.arrived(calls, patience_s)
         if not ready:
             raise ActorLost(f"said nothing for {patience_s:g} s (worker_timeout_s) and was killed")
@@ -121,7 +121,7 @@ class Driver:
         return None
 
     def _child(self, request: ActorRequest) -> RemoteActor:
-        """The actor that an earlier learner had under this name, else a new one."""
+        """Return the actor that an earlier learner had under this name, else a new one."""
         if request.name in self._given or request.name not in self._children:
             self._children[request.name] = self._host.child(request)
         self._given.add(request.name)

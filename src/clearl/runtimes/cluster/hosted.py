@@ -1,4 +1,4 @@
-"""The far side of remote calls: what happens in the processes of workers, evaluators and learners."""
+"""The far side of remote calls: the objects in the processes of workers, evaluators and learners."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _HEAR_S = 0.2
 
 Packed = tuple[Any, ...]
 Answer = tuple[list[Packed], Packed | None, tuple[str, int] | None]
-"""Messages; pairs, where there are any; (node, process) of one who begins."""
+"""Messages; pairs, where there are any; (node, process) in the answer to `begin`."""
 
 
 @dataclass(frozen=True)
 class RunBundle:
-    """What a machine needs before it can make the parts of a run."""
+    """The files and paths that a machine needs before it can make the parts of a run."""
 
     meta: bytes
     """The run's `meta.json`: the run directory may be on no other disk than the driver's."""
     path: tuple[str, ...]
-    """Where the driver imports modules from; those of the user may lie there."""
+    """The driver's `sys.path`: modules of the user's own may lie there."""
 
     @staticmethod
     def of(run_dir: Path) -> RunBundle:
@@ -111,10 +111,9 @@ class HostedProgram:
     """Runs a program of `clearl.runtimes.programs`: `begin` once for each learner, then `handle` a message at a time.
 
     The program outlives a learner, with its replay and its environments: the next one finds all that was acknowledged,
-    and what came after the checkpoint as well.
-
-    What the program says in the midst of work is only counted; `beats`, called in a thread of its own, tells how often
-    it was. An error is an answer like any other, so that the carrier has nothing to say about it.
+    and what came after the checkpoint as well. Messages that the program sends while it works are only counted;
+    `beats`, called in a thread of its own, returns the count. An error is returned as an answer, so that the transport
+    never raises it.
     """
 
     def __init__(self) -> None:
@@ -129,7 +128,7 @@ class HostedProgram:
         return [self._begin(setup, bundle)], None, (self.place(), os.getpid())
 
     def place(self) -> str:
-        """The node that this process is on, where whoever carries the calls knows one."""
+        """Return the node of this process, where the transport knows one."""
         return ""
 
     def _begin(self, setup: Packed, bundle: RunBundle) -> Packed:
@@ -147,7 +146,7 @@ class HostedProgram:
         return self._failure or pack(self._program.ready)
 
     def handle(self, message: Packed, version: int, frames: int, weights: np.ndarray | None) -> Answer:
-        """Do as told; the answers, and the pairs where there are any."""
+        """Handle a message; return the answers, and the pairs where there are any."""
         assert self._program is not None
         told, source, writer = unpack(message), self._endpoints.source, self._endpoints.writer
         if isinstance(told, Close):
@@ -167,19 +166,19 @@ class HostedProgram:
         return answers, pairs, None
 
     def send(self, message: Message) -> None:
-        """As the program's outlet."""
+        """Count a message of the program, as its `MessageSink`."""
         self._beats, self._building = self._beats + 1, isinstance(message, Alive) and message.building
 
     def beats(self) -> tuple[int, bool]:
-        """How often the program gave a sign of life, and whether it was building environments at the last."""
+        """Return the number of heartbeats, and whether the program was building environments at the last."""
         return self._beats, self._building
 
 
 class HostedLearner:
-    """`train` in one thread; in another the driver comes to `hear` what that asks.
+    """Runs `train` in one thread; in another the driver calls `poll` for its requests.
 
-    A row is a question without an answer: training goes on when the driver has shown it, as in the other runtimes, and
-    stands still where no driver is left.
+    A row is a request without an answer: training continues when the driver has shown it, as in the other runtimes, and
+    waits while there is no driver.
     """
 
     def __init__(self) -> None:
@@ -189,7 +188,7 @@ class HostedLearner:
         self._answers: SimpleQueue[Any] = SimpleQueue()
 
     def arrive(self, mark: str) -> tuple[int, bool]:
-        """This process, and whether it sees the file `mark`."""
+        """Return the id of this process, and whether it sees the file `mark`."""
         return os.getpid(), os.path.exists(mark)
 
     def train(
@@ -199,7 +198,7 @@ class HostedLearner:
         make_backend: Callable[[RunContext, Ask], Backend],
         deaths: Sequence[str],
     ) -> None:
-        """Train until the plan is through or the driver says stop; `deaths`: of all learners before this one."""
+        """Train until the plan is finished or the driver says stop; `deaths` are those of all earlier learners."""
         bundle.unpack(spec.run_dir)
         with replace(spec, stop=self._stop, listeners=[self._ask]).open() as context:
             told = [row.get("problem") for row in scan_rows(spec.run_dir / METRICS_FILE).rows]
@@ -210,7 +209,7 @@ class HostedLearner:
         return self._answers.get()
 
     def poll(self, stop: int | None, *answer: Any) -> Any:
-        """Give the answer to the last question, if there was one, and wait a moment for the next, if there is one."""
+        """Take the answer to the last request, if there was one, and wait a moment for the next request."""
         self._stop.signal = stop
         for given in answer:
             self._answers.put(given)
@@ -221,24 +220,24 @@ class HostedLearner:
 
 
 def versions() -> dict[str, str]:
-    """What has to be the same on every machine of a run."""
+    """Return the versions that must be the same on every machine of a run."""
     python = ".".join(map(str, sys.version_info[:2]))
     return {"clearl": __version__, "python": python, **{name: metadata.version(name) for name in ("torch", "numpy")}}
 
 
 def probe_request(spec: RunSpec) -> Packed:
-    """What a machine has to know to `look_around` on behalf of a run."""
+    """Pack what `probe_node` needs to know about a run."""
     return pack(Setup("", "", spec.factory_entry, to_yaml(spec.config), str(spec.run_dir.absolute()), 0,
                       tasks=spec.plan.evaluate))  # fmt: skip
 
 
 def probe_node(probe_request: Packed, bundle: RunBundle, ours: Mapping[str, str]) -> tuple[str, list[int]]:
-    """Of this machine: what keeps a worker from running here ("" if nothing), and the slots whose replay it holds."""
+    """Return what keeps a worker from running on this machine ("" if nothing), and the slots whose replay it holds."""
     theirs = versions()
     others = [f"{name} {theirs[name]} (here {version})" for name, version in ours.items() if theirs[name] != version]
     if others:
         return f"has {', '.join(others)}: install the same versions everywhere", []
-    request = unpack(probe_request)  # only now: another version may have other words
+    request = unpack(probe_request)  # only now: another version may have other messages
     assert isinstance(request, Setup)
     run_dir = Path(request.run_dir)
     slots = [int(path.name.removeprefix("slot-")) for path in run_dir.glob("replay/slot-*")]
@@ -246,14 +245,14 @@ def probe_node(probe_request: Packed, bundle: RunBundle, ours: Mapping[str, str]
         bundle.unpack(run_dir)
         factory = make_factory(request)
         suite = factory.evaluator(factory.network()).suite
-        suite.make(request.tasks[0], num_envs=1, seed=0).close()  # some packages are not missed before
+        suite.make(request.tasks[0], num_envs=1, seed=0).close()  # some packages are imported no earlier than here
     except Exception as error:  # noqa: BLE001 - the reason is the answer
         return f"cannot run a worker: {describe(error).problem}", slots
     return "", slots
 
 
 def replay_nodes(held: Mapping[str, set[int]], shares: Sequence[Sequence[int]]) -> dict[str, str]:
-    """The machine that holds most of each worker's replay; none where all see the same disk."""
+    """Return the machine that holds most of each worker's replay; none where all see the same disk."""
     found = {}
     for index, slots in enumerate(shares):
         counts = sorted((len(held[node] & set(slots)), node) for node in held)

@@ -1,4 +1,4 @@
-"""Many machines: the learner, workers and evaluators are actors of a Ray cluster; this process watches over them."""
+"""Many machines: the learner, workers and evaluators are actors of a Ray cluster; this process supervises them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run_ray(spec: RunSpec) -> None:
 
 
 def needed_cpus(spec: RunSpec, workers: int) -> float:
-    """What Ray must be told that its machines have: it counts, it does not measure."""
+    """Return the CPUs to declare to Ray, which counts them and does not measure."""
     return WORKER_CPUS * workers + EVALUATOR_CPUS * len(spec.plan.evaluate)
 
 
@@ -88,7 +88,7 @@ def _reread_authentication() -> None:
 
 
 def _knock(address: str | None) -> None:
-    """Ray itself tries for minutes, and complains the whole time, where nobody listens."""
+    """Fail at once where nobody listens: Ray itself would retry for minutes, with warnings all the time."""
     host, _, port = (address or "").rpartition(":")
     if port.isdigit() and "/" not in host:
         socket.create_connection((host, int(port)), timeout=_KNOCK_S).close()
@@ -96,7 +96,7 @@ def _knock(address: str | None) -> None:
 
 @contextmanager
 def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Variables that Ray reads when it is imported and started; what the user has set stays."""
+    """Set variables that Ray reads when it is imported and started; the user's own values stay."""
     added = {name: value for name, value in variables.items() if name not in os.environ}
     os.environ.update(added)
     try:
@@ -108,7 +108,7 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Ray puts a handler of its own on SIGTERM; ours stays."""
+    """Keep our handler of SIGTERM, which Ray replaces by its own."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield

@@ -1,4 +1,4 @@
-"""A Ray cluster as the host of a run's actors, and which of its nodes can take them."""
+"""A Ray cluster as the host of a run's actors, and the choice of their nodes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class RayHost:
 
 
 def in_words(error: RayError) -> str:
-    """The one sentence of Ray's message that says why."""
+    """Return the one sentence of Ray's message that says why."""
     text = " ".join(str(error).split())
     found = re.search(r"because (its .*?has died|the actor's .*?died|.*?)(\.|$)", text)
     return f"died: {found[1] if found else text[:200]}"
@@ -90,7 +90,7 @@ _LOOK_S = 120.0
 
 
 def check_nodes(spec: RunSpec, bundle: Any) -> ClusterPlan:
-    """Refuse a cluster that is too small, has other versions or lacks packages; learn who holds which replay."""
+    """Refuse a cluster that is too small, has other versions or lacks packages; find the nodes of replay."""
     config, evaluators = spec.config, len(spec.plan.evaluate)
     cpus = ray.cluster_resources().get("CPU", 0.0)
     workers = config.workers or min(config.slots, max(1, int(cpus - EVALUATOR_CPUS * evaluators)))
@@ -104,7 +104,7 @@ def check_nodes(spec: RunSpec, bundle: Any) -> ClusterPlan:
 
 
 def _probe_nodes(spec: RunSpec, bundle: Any) -> dict[str, set[int]]:
-    """Which slots' replay each node holds."""
+    """Return which slots' replay each node holds."""
     nodes, held, asked = addresses(), {}, (hosted.probe_request(spec), bundle, hosted.versions())
     look = ray.remote(num_cpus=0, max_retries=0)(hosted.probe_node)
     for node, answer in [(node, look.options(**on_node(node)).remote(*asked)) for node in nodes]:
@@ -120,7 +120,7 @@ def _probe_nodes(spec: RunSpec, bundle: Any) -> dict[str, set[int]]:
 
 
 def learner_place(device: str, here: str, nodes: Iterable[Mapping[str, Any]]) -> tuple[str, int]:
-    """The node for the learner and how many GPUs it is to see: where they are, if that is not `here`; else `here`."""
+    """Return the node for the learner and its number of GPUs: `here`, or a node with GPUs if `here` has too few."""
     request = re.fullmatch(r"cuda(?::(\d+))?", device)
     gpus = 1 + int(request[1] or 0) if request else 0
     fit = [node["NodeID"] for node in nodes if node["Alive"] and node["Resources"].get("GPU", 0) >= gpus]
@@ -128,7 +128,7 @@ def learner_place(device: str, here: str, nodes: Iterable[Mapping[str, Any]]) ->
 
 
 def child_place(request: ActorRequest) -> dict[str, Any]:
-    """Options of its actor: on the node where its replay is if that lives, else wherever there is room."""
+    """Return the options of a child's actor: on the node that holds its replay if that is alive, else anywhere."""
     if not request.is_worker:
         return {"num_cpus": EVALUATOR_CPUS}
     affinity = request.affinity
@@ -138,10 +138,10 @@ def child_place(request: ActorRequest) -> dict[str, Any]:
 
 
 def on_node(node: str) -> dict[str, Any]:
-    """Options of an actor or task that runs there and nowhere else."""
+    """Return the options of an actor or task that runs on `node` and nowhere else."""
     return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}
 
 
 def addresses() -> dict[str, str]:
-    """Of the nodes that live."""
+    """Return the addresses of the nodes that are alive."""
     return {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}

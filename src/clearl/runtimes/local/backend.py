@@ -33,11 +33,12 @@ def run_local(spec: RunSpec) -> None:
 
 
 def default_workers(cores: int, slots: int, spec: TaskSpec) -> int:
-    """Workers that keep the cores busy beside the learner.
+    """Return how many workers keep the cores busy beside the learner.
 
-    A step costs a worker something whatever the number of its slots. Where observations are small that is most of it,
-    and few workers with many slots do better: the 32 unrolls of an update on MinAtar's Breakout cost one worker 22 ms
-    of CPU and two 32, beside 16 for the update. Large observations take their time by themselves.
+    A worker's step has a fixed cost, whatever the number of its slots. Where observations are small that cost
+    dominates, and few workers with many slots do
+    better: the 32 unrolls of an update on MinAtar's Breakout cost one worker 22 ms
+    of CPU and two 32, beside 16 for the update. With large observations the fixed cost is small.
     """
     observation = spec.observation
     nbytes = sum(

@@ -1,4 +1,4 @@
-"""One connection between two processes: whole messages in msgpack, their length before them, never more than a cap."""
+"""A connection between two processes: whole messages in msgpack, each after its length, which has a cap."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Channel:
 
     @staticmethod
     def pair() -> tuple[Channel, Channel]:
-        """Two ends of one connection."""
+        """Return the two ends of a new connection."""
         left, right = socket.socketpair()
         return Channel(left), Channel(right)
 
     @staticmethod
     def inherited(descriptor: int) -> Channel:
-        """The end that a parent process left open for us; our own children do not get it."""
+        """Return the end that a parent process left open for us; our own children do not get it."""
         sock = socket.socket(fileno=descriptor)
         sock.set_inheritable(False)
         return Channel(sock)
@@ -44,7 +44,7 @@ class Channel:
         return self._socket.fileno()
 
     def send(self, message: tuple[Any, ...]) -> None:
-        """Send a whole message; raises `ChannelClosed` if nobody is there to read it."""
+        """Send a whole message; raise `ChannelClosed` if the other end is closed."""
         body: bytes = msgpack.packb(message, use_bin_type=True)  # type: ignore[assignment]  # its stub allows None
         if len(body) > MAX_MESSAGE_BYTES:
             raise BadMessage(f"a message of {len(body)} bytes; {MAX_MESSAGE_BYTES} is the most")
@@ -61,7 +61,7 @@ class Channel:
             raise ChannelClosed from error
 
     def receive_descriptors(self) -> list[int]:
-        """The open files that the other process shares; our own children do not get them."""
+        """Return the open files that the other process shares; our own children do not get them."""
         data, descriptors, _, _ = socket.recv_fds(self._socket, _LENGTH.size, MAX_DESCRIPTORS)
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
@@ -72,7 +72,7 @@ class Channel:
         return descriptors
 
     def receive(self) -> tuple[Any, ...]:
-        """The next message; waits for it."""
+        """Return the next message; waits for it."""
         while True:
             message = self._next()
             if message is not None:
@@ -80,7 +80,7 @@ class Channel:
             self._read(0)
 
     def poll(self) -> list[tuple[Any, ...]]:
-        """All messages that have arrived whole; does not wait. Raises `ChannelClosed` once no more can come."""
+        """Return all messages that have arrived whole; does not wait. Raises `ChannelClosed` once no more can come."""
         with contextlib.suppress(BlockingIOError, ChannelClosed):
             while True:
                 self._read(socket.MSG_DONTWAIT)

@@ -1,4 +1,4 @@
-"""Where every child process begins. Imports little, so that it is tied to its parent before it does anything slow."""
+"""The entry point of every child process. Imports little, so that it is tied to its parent before slow imports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 
 class ChannelConnection:
-    """The child's end of its connection; see `clearl.runtimes.backend.Link`."""
+    """The child's end of its connection; see `clearl.runtimes.backend.Connection`."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -30,12 +30,12 @@ class ChannelConnection:
         self._channel.send(pack(message))
 
     def receive(self) -> Message:
-        """The next message; waits for it."""
+        """Return the next message; waits for it."""
         return unpack(self._channel.receive())
 
 
 def main(arguments: list[str]) -> int:
-    """`PARENT_PID CHANNEL_FD MODULE...`: import the modules, wait for something to do, do it until told to close."""
+    """Run as `PARENT_PID CHANNEL_FD MODULE...`: import the modules, wait for the setup, serve until told to close."""
     parent, descriptor, *modules = arguments
     _die_with(int(parent))
     # The parent decides when its children stop. Unlike SIG_IGN, a function is not passed on to what environments start.
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
         _restore_environment()  # the libraries have read theirs
         serve(connection, make_program(connection, setup, SharedEndpoints(descriptors)))
     except ChannelClosed:
-        return 0  # the parent has gone, and so do we
+        return 0  # the parent has exited
     except Exception as error:  # noqa: BLE001 - whatever it is, the parent must hear of it
         return _report(connection, error)
     return 0
@@ -91,7 +91,7 @@ def _die_with(parent: int) -> None:
 
 
 def _show_name(name: str) -> None:
-    """Under which name `ps` and `top` list this process; the kernel takes fifteen letters."""
+    """Set the name that `ps` and `top` show for this process; the kernel takes fifteen letters."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15])
 

@@ -57,7 +57,7 @@ class Guard:
 
     def _tell(self, line: str) -> None:
         assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # somebody killed it: the run goes on without
+        with contextlib.suppress(OSError):  # somebody killed it: the run continues without
             os.write(self._process.stdin.fileno(), line.encode())
 
 
@@ -97,7 +97,7 @@ def _members(group: int) -> Iterator[int]:
 
 
 def _mapped(pid: int) -> set[str]:
-    """Files of named shared memory that a process has mapped."""
+    """Return the files of named shared memory that a process has mapped."""
     with contextlib.suppress(OSError):
         lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
         names = {line[line.index(_SHARED_MEMORY) :] for line in lines if _SHARED_MEMORY in line}

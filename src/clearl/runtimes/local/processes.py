@@ -1,4 +1,4 @@
-"""Child processes: how one is started, received from, and ended with all that it started; spares kept ready."""
+"""Child processes: start one, receive from it, end it with all that it started; keep spares ready."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _GLANCE_S = 0.005
 
 
 class LocalProcess:
-    """A process of its own that has imported `modules` and waits for something to do.
+    """A child process that has imported `modules` and waits for its setup.
 
-    It is started by name, not forked and not by pickle, so that a user's script needs no `__main__` guard. What it
-    prints is kept, the last of it, for the message that says why it died.
+    It is started by name, not forked and not by pickle, so that a user's script needs no `__main__` guard. The end of
+    its output is kept for the message that says why it exited.
     """
 
     def __init__(self, modules: Sequence[str], guard: Guard | None = None) -> None:
@@ -55,8 +55,8 @@ class LocalProcess:
             guard.watch(self._process.pid)
 
     def begin(self, setup: Setup, shared: Sequence[SharedPairs | SharedWeights]) -> None:
-        """Tell the child what to be, and give it its shared memory."""
-        with contextlib.suppress(ChannelClosed):  # whoever polls finds out
+        """Send the setup and the shared memory to the child."""
+        with contextlib.suppress(ChannelClosed):  # the next poll finds out
             self.channel.send_descriptors([part.block.descriptor for part in shared])
             self.send(setup)
 
@@ -65,11 +65,11 @@ class LocalProcess:
         return self._process.pid
 
     def send(self, message: Message) -> None:
-        """Raises `ChannelClosed` if the child has gone."""
+        """Send a message; raise `ChannelClosed` if the child has exited."""
         self.channel.send(pack(message))
 
     def poll(self) -> list[Message]:
-        """What has arrived; raises `ChannelClosed` when the child has gone and everything it said was heard."""
+        """Return the messages that have arrived; raise `ChannelClosed` after the last one of a child that exited."""
         self._output.trim()
         messages = [unpack(values) for values in self.channel.poll()]
         self._note_builds(messages)
@@ -87,13 +87,13 @@ class LocalProcess:
             self._building = building
 
     def has_exited(self) -> bool:
-        """Whether it is dead, reaped or not."""
+        """Return whether it is dead, reaped or not."""
         if self._process.returncode is not None:
             return True
         return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def end(self, patience_s: float = 0.0) -> int | None:
-        """Make sure that the child and all in its group are gone; its exit code, None where it had to be killed."""
+        """End the child and its process group for certain; return its exit code, None where it had to be killed."""
         deadline = time.monotonic() + patience_s
         while not (by_itself := self.has_exited()) and time.monotonic() < deadline:
             time.sleep(_GLANCE_S)
@@ -107,7 +107,7 @@ class LocalProcess:
         return code if by_itself else None
 
     def exit_reason(self, code: int | None) -> tuple[str, bool]:
-        """Why it exited, and whether the process itself is to blame."""
+        """Return why it exited, and whether the process itself is to blame."""
         if code == -signal.SIGKILL and _oom_kills.grew():
             return "was killed by the kernel for lack of memory: give fewer --workers or --slots, or more memory", True
         # Whoever else sends SIGKILL or SIGTERM is not part of the run.
@@ -115,12 +115,12 @@ class LocalProcess:
         return "closed its connection and was killed" if code is None else exit_in_words(code), is_fault
 
     def output(self) -> str:
-        """The last of what the process printed."""
+        """Return the end of the process's output."""
         return self._output.last().decode(errors="replace").strip()
 
 
 class _Output:
-    """What a process prints, the last of it: a file without a name, so that nobody waits for a reader."""
+    """The end of a process's output, in a file without a name, so that the process never waits for a reader."""
 
     def __init__(self) -> None:
         self.descriptor = anonymous_file("clearl-output")
@@ -128,13 +128,13 @@ class _Output:
         self._last = b""
 
     def trim(self) -> None:
-        """Keep the file small; to be called now and then."""
+        """Cut the file to its end; to be called now and then."""
         if os.fstat(self.descriptor).st_size > _MOST_OUTPUT_BYTES:
             self._last = self._tail()
             os.ftruncate(self.descriptor, 0)
 
     def last(self) -> bytes:
-        """The end of what was printed."""
+        """Return the end of what was printed."""
         if self.descriptor < 0:
             return self._last
         return (self._last + self._tail())[-_KEPT_OUTPUT_BYTES:]
@@ -158,7 +158,7 @@ class _OomKills:
         self._seen = self._groups.oom_kills()
 
     def grew(self) -> bool:
-        """Whether the kernel killed a process that was not told of yet."""
+        """Return whether the kernel killed a process since the last call."""
         if self._groups.oom_kills() <= self._seen:
             return False
         self._seen += 1
@@ -169,14 +169,14 @@ _oom_kills = _OomKills()
 
 
 class ProcessPool:
-    """Starts children, and keeps some in reserve that have the slow imports behind them."""
+    """Starts children, and keeps some in reserve that have finished the slow imports."""
 
     def __init__(self, modules: Sequence[str]) -> None:
         self._modules, self._guard = modules, Guard()
         self._idle: list[LocalProcess] = []
 
     def take(self) -> LocalProcess:
-        """A child to begin with."""
+        """Return a child, from the reserve where one is alive."""
         while self._idle:
             child = self._idle.pop(0)
             if not child.has_exited():
@@ -185,7 +185,7 @@ class ProcessPool:
         return LocalProcess(self._modules, self._guard)
 
     def prepare(self, count: int = 1) -> None:
-        """Have so many in reserve."""
+        """Start children until `count` are in reserve."""
         while len(self._idle) < count:
             self._idle.append(LocalProcess(self._modules, self._guard))
 
@@ -196,9 +196,9 @@ class ProcessPool:
 
 
 def _environment() -> dict[str, str]:
-    """The parent's, one thread for each library, and the same modules to import.
+    """Return the parent's variables with one thread for each library and the same modules to import.
 
-    The child gives back the user's own values once its libraries are loaded: environments start programs, too.
+    The child restores the user's own values once its libraries are loaded: environments start programs, too.
     """
     path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -208,14 +208,14 @@ def _environment() -> dict[str, str]:
 
 _CHILD_MODULES = ("clearl.runtimes.programs", "clearl.runtimes.local.shared_memory")
 SLOTS_IF_SMALL = 16
-"""Where observations are small, a worker has at least so many slots."""
+"""The least slots of a worker where observations are small."""
 
 _started: list[ProcessPool] = []
 
 
 @contextmanager
 def prewarm(config: RunConfig, factory_entry: str) -> Iterator[None]:
-    """Have children at work on their imports for the run that follows within the block."""
+    """Start children on their imports for the run that follows within the block."""
     if config.runtime == "local":
         _started.append(process_pool(config, factory_entry))
     try:
@@ -226,10 +226,10 @@ def prewarm(config: RunConfig, factory_entry: str) -> Iterator[None]:
 
 
 def process_pool(config: RunConfig, factory_entry: str) -> ProcessPool:
-    """Children for a run of this config, whose parts they make: those that have a head start, else new ones."""
+    """Return the prewarmed children for a run of this config, else new ones."""
     if _started:
         return _started.pop()
     pool = ProcessPool([factory_entry.partition(":")[0], *_CHILD_MODULES])
-    # One too many is no loss: it becomes the evaluator.
+    # A spare one becomes the evaluator.
     pool.prepare(config.workers or max(1, min(cores(), config.slots // SLOTS_IF_SMALL)))
     return pool

@@ -1,4 +1,4 @@
-"""Memory that processes share: it has no name, so nothing is left of it when the last of them is gone."""
+"""Memory that processes share: it has no name, so the system frees it when the last of them exits."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ class SharedBlock:
 
     @staticmethod
     def create(nbytes: int) -> SharedBlock:
-        """New memory, zeroed."""
+        """Allocate zeroed memory."""
         descriptor = anonymous_file("clearl")
         os.ftruncate(descriptor, nbytes)
         return SharedBlock(descriptor, nbytes)
 
     @staticmethod
     def received(descriptor: int, nbytes: int) -> SharedBlock:
-        """The memory behind a descriptor that another process shared."""
+        """Return the memory behind a descriptor that another process shared."""
         if os.fstat(descriptor).st_size < nbytes:
             raise ValueError(f"a shared block of {os.fstat(descriptor).st_size} bytes, where {nbytes} are needed")
         return SharedBlock(descriptor, nbytes)
 
     def close(self) -> None:
-        """Let go of the descriptor; the memory goes with the last view of it."""
+        """Close the descriptor; the memory is freed with the last view of it."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
 
 
 class SharedPairs:
-    """Where one worker puts its pairs, and the learner reads them: new unrolls as rows, `draws` packed ones a slot.
+    """The pairs of one worker, which the learner reads: new unrolls as arrays, `draws` packed ones a slot.
 
-    Each payload has room for the longest there can be; memory that was never written to takes no place.
+    Each payload has room for the longest possible; memory that was never written to takes no space.
     """
 
     def __init__(self, block: SharedBlock, layout: UnrollLayout, slots: int, draws: int) -> None:
@@ -62,7 +62,7 @@ class SharedPairs:
 
     @property
     def replay(self) -> list[Payload | None]:
-        """`draws` for each slot in turn, None where it has nothing to replay; not copied."""
+        """`draws` payloads for each slot in turn, None where it has nothing to replay; not copied."""
         starts = range(0, len(self._lengths) * self._room, self._room)
         return [
             self._payloads[start : start + length] if length else None
@@ -70,7 +70,7 @@ class SharedPairs:
         ]
 
     def put_replay(self, payloads: Sequence[Payload | None]) -> None:
-        """Put them where `replay` finds them."""
+        """Write the payloads where `replay` reads them."""
         lengths = [0 if payload is None else len(payload) for payload in payloads]
         for index, payload in enumerate(payloads):
             if payload is not None:
@@ -89,9 +89,9 @@ class SharedPairs:
 class SharedWeights:
     """The newest weights, written by one process and read by many; a reader never gets a mixture of two versions.
 
-    Two places take turns. The writer fills the one that is not shown and then shows it, so a reader has the time of a
-    whole update to copy. A checksum over numbers and weights decides whether it got one version, which holds on
-    processors that let other cores see writes out of order, and needs no lock that a dying process could keep.
+    Two buffers take turns. The writer fills the one that is not published and then publishes it, so a reader has the
+    time of a whole update to copy. A checksum over numbers and weights decides whether it got one version: that holds
+    on processors that let other cores see writes out of order, and needs no lock that a dying process could keep.
     """
 
     _HEAD = np.dtype([("version", np.int64), ("frames", np.int64), ("checksum", np.int64)])
@@ -110,18 +110,18 @@ class SharedWeights:
         return _ALIGN + 2 * _place_nbytes(size)
 
     def buffer(self) -> np.ndarray:
-        """Where the writer puts the next weights, [size] float32; nobody reads there until `show`."""
+        """Return the buffer for the next weights, [size] float32; nobody reads it until `publish`."""
         return self._weights[self._hidden()]
 
     def publish(self, version: int, frames: int) -> None:
-        """Show what was put into `next_place`."""
+        """Publish what was written into `buffer`."""
         hidden = self._hidden()
         checksum = _checksum(version, frames, self._weights[hidden])
         self._heads[hidden][0] = (version, frames, checksum)
         self._shown[0] += 1
 
     def read_into(self, weights: np.ndarray) -> tuple[int, int]:
-        """Copy the newest weights; their version and frames."""
+        """Copy the newest weights; return their version and frames."""
         while True:
             published = int(self._shown[0]) % 2
             version, frames, checksum = (int(value) for value in self._heads[published][0])
@@ -130,7 +130,7 @@ class SharedWeights:
                 return version, frames
 
     def version(self) -> int:
-        """The version shown now; a glance, good for "has anything changed?"."""
+        """Return the published version without a check: good for "has anything changed?"."""
         return int(self._heads[int(self._shown[0]) % 2]["version"][0])
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class SharedWeights:
 
 
 class SharedEndpoints:
-    """Shared memory: of a worker's pairs first, of the weights last."""
+    """A child's ends of shared memory: a worker's pairs first, the weights last."""
 
     def __init__(self, descriptors: Sequence[int]) -> None:
         self.descriptors = descriptors
@@ -155,7 +155,7 @@ class SharedEndpoints:
 
 
 class WeightReader:
-    """Brings the weights on a board into a network."""
+    """Loads published weights into a network."""
 
     def __init__(self, network: PolicyNetwork, descriptor: int) -> None:
         self._flat = FlatWeights(network)
@@ -165,7 +165,7 @@ class WeightReader:
         self._read: tuple[int, int] | None = None
 
     def read(self) -> tuple[int, int]:
-        """Take the newest weights; their (updates, frames)."""
+        """Load the newest weights; return their (updates, frames)."""
         if self._read is None or self._weight_store.version() != self._read[0]:
             self._read = self._weight_store.read_into(self._copy)
             self._flat.read_from(self._copy)
