@@ -13,6 +13,7 @@ from clearl.errors import ClearlError, ConfigError, MissingExtraError
 
 PREFIX = "hf:"
 _NAME = re.compile(r"([\w-][\w.-]*/[\w-][\w.-]*)(?:@([\w.-]+))?", re.ASCII)
+_COMMIT = re.compile("[0-9a-f]{40}")
 
 
 class HubError(ClearlError):
@@ -36,17 +37,26 @@ class HubName(NamedTuple):
 def download(name: str, caps_nbytes: Mapping[str, int]) -> Path:
     """Fetch the files named in `caps_nbytes`, none larger than that, and nothing else; return their directory.
 
-    They are kept below HF_HOME, and fetched again only when they have changed.
+    They are kept below HF_HOME, and fetched again only when they have changed; what was fetched before is found without
+    a network where the revision is a whole commit hash.
     """
     hub, (repo, revision) = _hub(), HubName.parse(name)
+    if _COMMIT.fullmatch(revision or "") and all(
+        (_place(hub, repo, revision) / file).is_file() for file in caps_nbytes
+    ):
+        return _place(hub, repo, revision)
     with _one_line(hub, repo):
         about = hub.HfApi().model_info(repo, revision=revision, files_metadata=True)
         sizes = {file.rfilename: file.size for file in about.siblings or []}
         _check_sizes(repo, sizes, caps_nbytes)
-        directory = Path(hub.constants.HF_HOME) / "clearl" / f"{repo.replace('/', '--')}@{about.sha}"
+        directory = _place(hub, repo, about.sha)
         for file in caps_nbytes:
             hub.hf_hub_download(repo, file, revision=about.sha, local_dir=directory)
     return directory
+
+
+def _place(hub: Any, repo: str, commit: str | None) -> Path:
+    return Path(hub.constants.HF_HOME) / "clearl" / f"{repo.replace('/', '--')}@{commit}"
 
 
 def _check_sizes(repo: str, sizes: Mapping[str, int | None], caps_nbytes: Mapping[str, int]) -> None:
