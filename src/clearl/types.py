@@ -62,7 +62,7 @@ class Batch:
     mask: torch.Tensor  # [B, mask_size] bool: what the task allows; [T, B, mask_size] where states say
     behaviour_policy: torch.Tensor  # [T, B, policy_size]
     behaviour_value: torch.Tensor  # [T, B]
-    is_replay: torch.Tensor  # [B] bool
+    is_replay: torch.Tensor  # [B] bool; a wrapper may hand its base weights of cloning above 0 instead
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         return iter(vars(self).values())

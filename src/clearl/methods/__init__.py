@@ -22,6 +22,7 @@ METHODS: Registry[type[Method]] = Registry(
         "progress-compress": "clearl.methods.progress_compress:ProgressCompress",
         "l2-init": "clearl.methods.l2_init:L2Init",
         "continual-backprop": "clearl.methods.continual_backprop:ContinualBackprop",
+        "trust": "clearl.methods.trust:Trust",
     },
     settings={
         "baseline": "clearl.methods.settings:ClearSettings",
@@ -31,6 +32,7 @@ METHODS: Registry[type[Method]] = Registry(
         "progress-compress": "clearl.methods.settings:ProgressCompressSettings",
         "l2-init": "clearl.methods.settings:L2InitSettings",
         "continual-backprop": "clearl.methods.settings:ContinualBackpropSettings",
+        "trust": "clearl.methods.settings:TrustSettings",
     },
     group="clearl.methods",
 )

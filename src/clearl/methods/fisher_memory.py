@@ -69,7 +69,7 @@ class FisherMemory:
 def _windows(batch: Batch, steps: int, rng: np.random.Generator) -> Windows | None:
     """`steps` single steps, or as many whole unrolls as have that many steps to use; None if nothing is new."""
     inputs = {name: getattr(batch, name)[:-1] for name in StepInput._fields} | {"valid": batch.valid}
-    usable = batch.valid & ~batch.is_replay
+    usable = batch.valid & (batch.is_replay == 0)
     if batch.core_state.shape[1] == 0:
         time, column = _draw(usable.nonzero(), steps, rng).unbind(1)
         parts = {name: part[time, column].unsqueeze(1) for name, part in inputs.items()}

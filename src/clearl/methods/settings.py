@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from clearl.config.engine import Between, Count, Lambda, Positive, Share, Weight
 
@@ -116,3 +116,14 @@ class ContinualBackpropSettings:
     cbp_replacement_rate: Annotated[Share, "share of the mature units that is replaced at each update"] = 1e-4
     cbp_maturity_updates: Annotated[int, Between(0, 10**9), "updates before a new unit may be replaced"] = 100
     cbp_decay: Annotated[float, Between(0, 0.999999), "of the running mean of a unit's utility"] = 0.99
+
+
+@dataclass(frozen=True)
+class TrustSettings:
+    """Trust in replay"""
+
+    trust_slope: Annotated[Weight, "k: how fast trust in a replayed unroll falls with the evidence; 0 trusts all"] = 5.0
+    trust_rate: Annotated[float, Between(0, 10), "learning rate of the classifiers that trust rests on"] = 3e-3
+    trust_scope: Annotated[
+        Literal["cloning", "replay"], "what a distrusted unroll is left out of: cloning, or all losses"
+    ] = "replay"

@@ -29,6 +29,9 @@ LABELS = {
     "l2-init": "L2 init",
     "l2-init+clear": "L2 init + CLEAR",
     "continual-backprop": "Continual backprop",
+    "clear-forget": "CLEAR after forgetting",
+    "trust": "Trust",
+    "trust+clear": "Trust + CLEAR",
 }
 """The arms of the paper in the order of its tables, as the report writes them, then other methods of ours."""
 

@@ -34,6 +34,8 @@ ARMS: dict[str, dict[str, Any]] = {
     "progress-compress+clear": {"method": "progress-compress+clear", "replay_fraction": 0.25},
     "clear-both": {"method": "clear", "pairs": "both"},
     "l2-init+clear": {"method": "l2-init+clear", "replay_fraction": 0.5},
+    "clear-forget": {"method": "clear", "replay_fraction": 0.5},
+    "trust+clear": {"method": "trust+clear", "replay_fraction": 0.5},
 }
 """The settings that distinguish each arm; the names are those of the report."""
 
@@ -113,7 +115,16 @@ EXPERIMENTS = {
         (),
         beyond=True,
     ),
+    "changed-actions": Experiment(
+        "Section 5",
+        "controls swapped without a visible sign: old memories hurt; forgetting them by hand, or by distrust",
+        ("sequential", "clear", "clear-forget", "trust+clear"),
+        (),
+        beyond=True,
+    ),
 }
+FORGETS = "clear-forget"
+"""The arm that is trained on the first task, forgets it, and goes on."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +247,19 @@ PENDULUM = {
     "smoke": [TaskSequence("pendulum", "pendulum", 1, {**_ONE_CORE, **_TINY})],
     "laptop": [TaskSequence("pendulum", "pendulum", 5, _ONE_CORE)],
 }
-BEYOND = {"streams": STREAMS, "pendulum": PENDULUM, "control": CONTROL}
+# The same frames and the same task for the eye: the agent sees no sign that its actions mean something else now. The
+# buffer is given in frames, so that a run that goes on after its first half has the same one.
+_SWAPPED = {**_ONE_CORE, "tasks": ("breakout", "breakout~1"), "cycles": 1, "keep_replay": True}
+CHANGED_ACTIONS = {
+    "smoke": [TaskSequence("swapped", "minatar-schemes", 1, {**_SWAPPED, **_TINY, "buffer_frames": 1_280})],
+    "laptop": [
+        TaskSequence(
+            "swapped", "minatar-schemes", 5,
+            {**_SWAPPED, "frames_per_visit": 120_000, "buffer_frames": 120_000, "eval_every_frames": 12_000},
+        ),
+    ],
+}  # fmt: skip
+BEYOND = {"streams": STREAMS, "pendulum": PENDULUM, "control": CONTROL, "changed-actions": CHANGED_ACTIONS}
 
 
 @dataclass(frozen=True)
@@ -268,6 +291,24 @@ def run_command(config: RunConfig, file: Path, out: Path, *, arm: str | None = N
     if config.imports:  # a config file may not import anything by itself
         command += ["--imports", ",".join(config.imports)]
     return command
+
+
+def forget_commands(config: RunConfig, file: Path, out: Path, *, arm: str) -> list[list[str]]:
+    """Build the commands of a run that forgets its first task before it goes on with the others.
+
+    `file` holds the settings of the first part, which goes beside `out`. Each command does nothing if it was done.
+    """
+    first, rest = first_part(out), config.tasks[1:]
+    return [
+        run_command(config, file, first, arm=arm),
+        ["clearl", "forget", str(first), "--task", config.tasks[0]],
+        ["clearl", "run", "--from", str(first), "--tasks", ",".join(rest), "--out", str(out), "--quiet", "--arm", arm],
+    ]
+
+
+def first_part(out: Path) -> Path:
+    """Where the first part of a run that forgets goes: beside it, as its report shows both parts."""
+    return out.with_name(f"{out.name}-first")
 
 
 def plain_frames(config: RunConfig) -> int:

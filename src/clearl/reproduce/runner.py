@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clearl.config import to_yaml
 from clearl.errors import WorkerError
 from clearl.records.run_dir import holds_run, read_meta
 from clearl.records.schema import METRICS_FILE
-from clearl.reproduce.catalog import PlannedRun, config_path, plain_frames, run_command
+from clearl.reproduce.catalog import FORGETS, PlannedRun, config_path, forget_commands, plain_frames, run_command
 from clearl.runtimes.host import ALLOCATOR_ENVIRONMENT, StopFlag, stop_on_signals
 
 
@@ -141,13 +142,22 @@ def _start(run: PlannedRun, out: Path) -> _Child:
     write_configs([run], out)
     config = config_path(path)
     log = path.with_name(path.name + ".log")
-    command = [sys.executable, "-m", *run_command(run.config, config, path, arm=run.arm)]
+    command = _command(run, config, path)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **ALLOCATOR_ENVIRONMENT}  # several runs share the cores
     with open(log, "ab") as file:
         process = subprocess.Popen(
             command, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment
         )
     return _Child(run, process, log)
+
+
+def _command(run: PlannedRun, config: Path, path: Path) -> list[str]:
+    if run.arm != FORGETS:
+        return [sys.executable, "-m", *run_command(run.config, config, path, arm=run.arm)]
+    config.write_text(to_yaml(replace(run.config, tasks=run.config.tasks[:1])), encoding="utf-8")
+    parts = forget_commands(run.config, config, path, arm=run.arm)
+    lines = [shlex.join([sys.executable, "-m", *part]) for part in parts]
+    return ["/bin/sh", "-c", " && ".join([*lines[:-1], f"exec {lines[-1]}"])]
 
 
 def _wait_for_one(children: Sequence[_Child], stop: StopFlag, meanwhile: Callable[[], None]) -> _Child | None:

@@ -1,4 +1,4 @@
-"""MinAtar: five small games of 10x10 cells, and for each of them other control schemes (`breakout@1`)."""
+"""MinAtar: five small games of 10x10 cells, and for each of them other control schemes (`breakout@1`, `breakout~1`)."""
 
 from __future__ import annotations
 
@@ -51,18 +51,19 @@ def control_scheme(k: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class MinAtarTask:
-    """A game and its control scheme, which shows as one channel of ones that the game leaves empty."""
+    """A game and its control scheme, which shows as one channel of ones that the game leaves empty, unless hidden."""
 
     game: str
     scheme: int = 0
+    hidden: bool = False
 
     @property
     def mark(self) -> tuple[int, int] | None:
-        """Channel and number of rows that are set to 1, or None without a scheme.
+        """Channel and number of rows that are set to 1, or None without a scheme that shows.
 
         Seaquest uses all ten channels, but the two gauges only their last row: there the other nine rows are the mark.
         """
-        if not self.scheme:
+        if not self.scheme or self.hidden:
             return None
         if self.game == "seaquest":
             return 6 + self.scheme, SIZE - 1
@@ -75,16 +76,17 @@ class MinAtarTask:
 
 
 def parse_task(name: str) -> MinAtarTask:
-    """`breakout` or `breakout@2`."""
-    game, at, scheme = name.partition("@")
+    """`breakout`, `breakout@2`, or `breakout~2`: the same controls as `breakout@2` without a visible sign."""
+    at = "~" if "~" in name else "@"
+    game, at, scheme = name.partition(at)
     if game not in CHANNELS:
         raise UnknownNameError("task of suite minatar", name, MinAtarSuite.known_tasks)
     if not at:
         return MinAtarTask(game)
     most = MinAtarTask(game).schemes
     if not scheme.isdecimal() or not 1 <= int(scheme) <= most:
-        raise ConfigError(f"task {name!r}: the control scheme after '@' must be a number from 1 to {most} in {game}")
-    return MinAtarTask(game, int(scheme))
+        raise ConfigError(f"task {name!r}: the control scheme after '{at}' must be a number from 1 to {most} in {game}")
+    return MinAtarTask(game, int(scheme), hidden=at == "~")
 
 
 class MinAtarSuite:

@@ -88,7 +88,7 @@ def test_streams_have_no_boundaries_and_the_same_frames_for_every_arm() -> None:
 
 
 def test_control_has_five_seeds_of_continuous_actions_with_the_same_frames_for_every_arm() -> None:
-    assert set(EXPERIMENTS) == {*PAPERS_ARMS, "streams", "pendulum", "control"}
+    assert set(EXPERIMENTS) == {*PAPERS_ARMS, "streams", "pendulum", "control", "changed-actions"}
     with pytest.raises(ConfigError, match="control is no experiment of the paper"):
         planned_runs("control", "paper")
     runs = planned_runs("control", "laptop")

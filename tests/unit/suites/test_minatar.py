@@ -176,3 +176,21 @@ def test_marks_never_lie_on_cells_that_the_game_uses() -> None:
             channel, rows = MinAtarTask(game, scheme).mark or (0, 0)
             assert rows
             assert not used[channel, :rows].any(), (game, scheme)
+
+
+def test_a_hidden_scheme_changes_the_controls_and_nothing_that_is_seen() -> None:
+    plain, marked, hidden = (
+        MinAtarSuite((task,), RunConfig(suite="minatar", tasks=(task,))).make(task, num_envs=3, seed=4)
+        for task in ("breakout", "breakout@1", "breakout~1")
+    )
+    assert hidden.get_state()["game"] == "breakout"
+    frames = [envs.reset(seed=7) for envs in (plain, marked, hidden)]
+    assert np.array_equal(frames[0], frames[2]) and not np.array_equal(frames[0], frames[1])
+    table = control_scheme(1)
+    for number in range(60):
+        actions = np.full(3, number % 6)
+        there = hidden.step(actions)
+        here = plain.step(np.array([table[action] for action in actions]))
+        assert np.array_equal(here.frames, there.frames) and np.array_equal(here.reward, there.reward)
+    with pytest.raises(ConfigError, match="after '~' must be a number from 1 to 6 in breakout"):
+        parse_task("breakout~9")
