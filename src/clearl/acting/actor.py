@@ -105,7 +105,7 @@ class Actor:
         return episodes
 
     def take_faults(self) -> list[EnvironmentFaultError]:
-        """Faults since the last call that environments made good by themselves."""
+        """Return the faults since the last call after which environments were rebuilt."""
         return self._environments.take_faults()
 
     def close(self) -> None:
@@ -113,7 +113,10 @@ class Actor:
         self._environments.close()
 
     def state(self) -> dict[str, Any] | None:
-        """All that is needed to go on bit for bit, as JSON types and arrays; None if an environment has no state."""
+        """Return all that is needed to go on bit for bit, as JSON types and arrays.
+
+        None if an environment has no state.
+        """
         groups = self._environments.state()
         if groups is None:
             return None

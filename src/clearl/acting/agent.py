@@ -168,7 +168,7 @@ def one_thread() -> Iterator[None]:
 
 
 def agent_tasks(suite: Suite) -> dict[str, AgentTask]:
-    """All tasks of a suite."""
+    """Return all tasks of a suite."""
     return {
         task: AgentTask(
             suite.mask(task),
@@ -192,7 +192,7 @@ def tasks_to_json(tasks: Mapping[str, AgentTask]) -> dict[str, Any]:
 
 
 def tasks_from_json(values: Any, spec: TaskSpec, source: str) -> dict[str, AgentTask]:
-    """The tasks in a file; version 0.1 wrote masks only, into exports only."""
+    """Return the tasks in a file; version 0.1 wrote masks only, into exports only."""
     tasks = {}
     if not isinstance(values, dict | None):
         raise CorruptFileError(f"{source}: tasks must be an object")
@@ -212,7 +212,7 @@ def tasks_from_json(values: Any, spec: TaskSpec, source: str) -> dict[str, Agent
 
 
 def _shown_by(description: Any, spec: TaskSpec, source: str) -> TaskObservations:
-    """The observations in a file, if they fit the spec."""
+    """Return the observations in a file, if they fit the spec."""
     observations = observations_from_json(description, source)
     for part in observations.parts:
         there = spec.observation.parts.get(part.name)
@@ -261,7 +261,7 @@ def fit_frames(observation: Any, spec: TaskSpec, channels: int | None = None) ->
 
 
 def fit_frame(frame: np.ndarray, spec: TaskSpec, channels: int | None = None) -> np.ndarray:
-    """An environment's observation as a frame: channels first, padded with zeros where it is smaller."""
+    """Return an environment's observation as a frame: channels first, padded with zeros where it is smaller."""
     given, shape = frame.shape, spec.observation.frame_shape
     if frame.dtype.kind == "f" and not np.isfinite(frame).all():
         raise ConfigError("the observation holds NaN or infinity")
@@ -275,7 +275,10 @@ def fit_frame(frame: np.ndarray, spec: TaskSpec, channels: int | None = None) ->
 
 
 def _channel_axis(given: tuple[int, ...], shape: tuple[int, ...]) -> int:
-    """The axis of the channels in an image that becomes (C, H, W); an error where both the first and the last fit."""
+    """Return the axis of the channels in an image that becomes (C, H, W).
+
+    An error where both the first and the last fit.
+    """
     first = given[0] <= shape[0] and given[1:] == shape[1:]
     last = given[2] <= shape[0] and given[:2] == shape[1:]
     if first and last:

@@ -101,7 +101,7 @@ class Evaluator:
         ]
 
     def take_faults(self) -> list[EnvironmentFaultError]:
-        """Faults since the last call that environments made good by themselves; their episodes began anew."""
+        """Return the faults since the last call after which environments were rebuilt; their episodes began anew."""
         return [fault for envs in self._envs.values() for fault in take_faults(envs)]
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ _WORDS = (2, 4, 8)  # bytes of the unsigned integers there are
 
 
 def stack_indices(first: np.ndarray, stack: int) -> np.ndarray:
-    """Which frames make up each observation.
+    """Return which frames make up each observation.
 
     Args: `first` [B, T+stack] marks frames that open an episode. Returns [B, T+1, stack]: for each observation the
     positions of its frames, oldest first; before the start of an episode its first frame is repeated.
@@ -46,7 +46,7 @@ def stack_frames(frames: np.ndarray, first: np.ndarray, stack: int) -> np.ndarra
 
 
 def push_frames(stacked: np.ndarray, newest: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """The observations [B, stack*C, ...] one step after `stacked`, which is of `stack_frames` or of here.
+    """Return the observations [B, stack*C, ...] one step after `stacked`, which is of `stack_frames` or of here.
 
     `newest` [B, C, ...] are the frames of that step, `first` [B] says which of them open an episode.
     """
@@ -64,7 +64,7 @@ def push_frames(stacked: np.ndarray, newest: np.ndarray, first: np.ndarray) -> n
 
 
 def _is_word(stacked: np.ndarray, channels: int) -> bool:
-    """Whether the stacks [..., stack*C] of one pixel are single bytes that together make an unsigned integer."""
+    """Return whether the stacks [..., stack*C] of one pixel are single bytes that together make an unsigned integer."""
     return stacked.itemsize == channels == 1 and stacked.shape[-1] in _WORDS
 
 
@@ -98,7 +98,7 @@ def observe(frames: np.ndarray, first: np.ndarray, spec: ObservationSpec) -> np.
 
 
 def push(observation: np.ndarray, newest: np.ndarray, first: np.ndarray, spec: ObservationSpec) -> np.ndarray:
-    """The observations [B, ...] one step after `observation`, which is of `observe` or of here."""
+    """Return the observations [B, ...] one step after `observation`, which is of `observe` or of here."""
     if not spec.is_record:
         return push_frames(observation, newest, first)
     if spec.stack == 1:

@@ -103,7 +103,7 @@ class SlotEnvironments:
             raise fault.in_slot(self._slots[slots[fault.slot]]) from fault
 
     def take_faults(self) -> list[EnvironmentFaultError]:
-        """Faults since the last call that environments made good by themselves, with the slots of the run."""
+        """Return the faults since the last call after which environments were rebuilt, with the slots of the run."""
         for group in self.groups:
             self._note_faults(group.envs, group.slots)
         faults, self._faults = self._faults, []
@@ -176,7 +176,7 @@ class SlotEnvironments:
         return combine([(envs, 0) for envs in taken])
 
     def _combine(self, task: str, seats: Sequence[Seat]) -> Envs:
-        """A vector of these seats; one whose environments are given away by that is no whole one any more."""
+        """Return a vector of these seats; one whose environments are given away by that is no whole one any more."""
         envs = combine(seats)
         for source, _ in seats:
             if source is not envs and is_divisible(source) and self._is_whole(task, source):

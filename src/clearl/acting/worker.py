@@ -28,7 +28,7 @@ class Worker:
         return self.actor.fill(new)
 
     def take_faults(self) -> list[EnvironmentFaultError]:
-        """Faults since the last call that environments made good by themselves."""
+        """Return the faults since the last call after which environments were rebuilt."""
         return self.actor.take_faults()
 
     def recall(self) -> list[Payload | None]:
@@ -68,6 +68,9 @@ class Worker:
 
 
 def labels_of(new: Unroll, tasks: Sequence[str], frames: int) -> list[Label]:
-    """The labels of the unrolls in `new`, played after `frames` had been granted; [] where the tasks are unknown."""
+    """Return the labels of the unrolls in `new`, played after `frames` had been granted.
+
+    [] where the tasks are unknown.
+    """
     returns = new.reward.sum(axis=1).tolist() if tasks else []
     return [Label(task, frames, total) for task, total in zip(tasks, returns, strict=True)]

@@ -20,14 +20,14 @@ _SMALL_NBYTES = 1024
 
 @dataclass(frozen=True)
 class Pairs:
-    """What one worker sends: for each of its slots a new unroll and packed ones of its shard, where it holds any."""
+    """The pairs of one worker: for each of its slots a new unroll and packed ones of its shard, where it holds any."""
 
     slots: Sequence[int]
     new: Unroll
     replay: Sequence[Payload | None]
     """The same number of draws for each slot, one slot after the other; None where a shard is empty."""
     version: int
-    """Updates that the acting weights had behind them."""
+    """Updates that had led to the acting weights."""
 
     @property
     def draws(self) -> int:
@@ -36,13 +36,13 @@ class Pairs:
 
     @property
     def has_replay(self) -> np.ndarray:
-        """[slots] bool: whose replayed unrolls are all there."""
+        """[slots] bool: which slots have all their replayed unrolls."""
         there = np.array([payload is not None for payload in self.replay])
         return np.all(there.reshape(-1, self.draws), axis=1)
 
 
 class Staging:
-    """The unrolls of one batch: its B pairs in the order of their coming, then what is replayed on top of them."""
+    """The unrolls of one batch: its B pairs in the order of arrival, then what is replayed on top of them."""
 
     def __init__(self, codec: Codec, batch_unrolls: int, most_on_top: int) -> None:
         self.rows, self._codec = codec.layout.empty(batch_unrolls + most_on_top), codec
@@ -67,12 +67,12 @@ class Staging:
 
     @property
     def filled(self) -> np.ndarray:
-        """Where in `rows` there is an unroll: of the pairs first, on top last."""
+        """Indices of the unrolls in `rows`: of the pairs first, on top last."""
         whole = len(self.versions)
         return np.r_[: len(self.slots), whole : whole + self.on_top]
 
     def add(self, pairs: Pairs, indices: np.ndarray, picks: Picks) -> None:
-        """The pairs at `indices`. A replayed unroll stands in the place of the new one, or on top if both are taken."""
+        """Add the pairs at `indices`. A replayed unroll replaces the new one, or is put on top if both are taken."""
         place, new = len(self.slots), picks.new[indices]
         here = np.arange(place, place + len(indices))
         self.is_replay[here] = ~new
@@ -87,12 +87,12 @@ class Staging:
                 self._packed[self._next_on_top() if picks.new[index] else position] = bytes(payload)
 
     def clear(self) -> None:
-        """Make room for another batch."""
+        """Empty it for another batch."""
         self.slots.clear()
         self.on_top = 0
 
     def unpack(self) -> Staging:
-        """Unpack what was replayed: later than the copying, since for that a worker waits."""
+        """Unpack what was replayed: after the copying, for which a worker waits."""
         self._codec.decode_each(list(self._packed.values()), self.rows, list(self._packed))
         self._packed.clear()
         return self
@@ -130,11 +130,11 @@ class Intake:
         return [list(staging.slots) for staging in self._open]
 
     def accepts(self, slots: Sequence[int]) -> bool:
-        """Whether pairs of these slots go into the open batch and, once that is full, into the next."""
+        """Return whether pairs of these slots go into the open batch and, once that is full, into the next."""
         return len(self._open) == 1 and not set(self._open[0].slots) & set(slots[: self._open[0].room])
 
     def take(self, pairs: Pairs) -> list[Staging]:
-        """Read all pairs, so that their places may be written to again; what is full now, to be made a `batch` of."""
+        """Read all pairs, so that the worker may write again; return the full batches, for `batch`."""
         divided = self._divide(pairs.slots)
         parts = [Part(indices, staging.room_on_top) for staging, indices in divided]
         picks = self.mixer.choose(pairs.has_replay, parts)
@@ -145,7 +145,7 @@ class Intake:
         return full
 
     def batch(self, full: Staging) -> tuple[Batch, float]:
-        """The batch and the mean version of the weights that acted in its pairs; `full` is used again."""
+        """Return the batch and the mean version of the weights that acted in its pairs; `full` is used again."""
         end = self.batch_unrolls + full.on_top
         batch = make_batch(
             full.unpack().rows[:end], full.is_replay[:end], self.codec.layout, self.discount, self.reward_clip
@@ -155,13 +155,13 @@ class Intake:
         return batch, float(full.versions.mean())
 
     def state(self) -> tuple[dict[str, np.ndarray], list[int]]:
-        """The unrolls that wait for a full batch, batch by batch, and the slots of their pairs."""
+        """Return the unrolls that wait for a full batch, batch by batch, and the slots of their pairs."""
         parts = [self._waiting(number, staging.unpack()) for number, staging in enumerate(self._open)]
         rows = {name: as_plain(np.concatenate([part[name] for part in parts])) for name in parts[0]}
         return rows, [slot for staging in self._open for slot in staging.slots]
 
     def restore(self, rows: Mapping[str, np.ndarray], slots: Sequence[int]) -> None:
-        """Take up `state` again."""
+        """Restore `state`."""
         numbers = rows.get("batch", np.zeros(len(slots), np.int64))  # none before version 0.2
         self._open, left = [], [int(slot) for slot in slots]
         for number in range(int(numbers.max(initial=0)) + 1):
@@ -186,7 +186,7 @@ class Intake:
         return staging.rows[filled].named() | {"is_replay": staging.is_replay[filled]} | more
 
     def _divide(self, slots: Sequence[int]) -> list[tuple[Staging, np.ndarray]]:
-        """Which pairs go into which batch: each into the oldest that has room for it and not its slot."""
+        """Divide pairs among batches: each goes into the oldest that has room for it and not its slot."""
         taken = [set(staging.slots) for staging in self._open]
         indices: list[list[int]] = [[] for _ in self._open]
         for index, slot in enumerate(slots):
@@ -209,7 +209,7 @@ class Intake:
 
 
 def make_batch(rows: Unroll, is_replay: np.ndarray, layout: UnrollLayout, discount: float, reward_clip: str) -> Batch:
-    """Unrolls, slot axis first, as the time-major batch that methods see. Makes a copy."""
+    """Copy unrolls, slot axis first, into the time-major batch that methods see."""
     stack = layout.spec.observation.stack
     reward = clip_reward(rows.reward, reward_clip)
     first = rows.first[:, stack - 1 :]
@@ -240,7 +240,7 @@ def _observations(rows: Unroll, spec: ObservationSpec) -> torch.Tensor:
 
 
 def _masks(rows: Unroll, spec: ObservationSpec) -> torch.Tensor:
-    """[B, mask_size], or [T, B, mask_size] where it changes from state to state."""
+    """Return the masks [B, mask_size], or [T, B, mask_size] where they change from state to state."""
     if not spec.mask_size:
         return torch.from_numpy(rows.mask.copy())
     allowed = rows.frames[MASK_FIELD][:, spec.stack - 1 : -1] & rows.mask[:, None]

@@ -1,4 +1,4 @@
-"""What an update was made of: policies, ratios, values and gradients, for new and replayed unrolls apart.
+"""Diagnostics of an update: policies, ratios, values and gradients, for new and replayed unrolls apart.
 
 All of it is computed from the graph of the update itself: the method is not asked twice, no random number is drawn and
 no result changes. The gradients take most of the time: one backward pass for each term and one for each half.
@@ -24,7 +24,7 @@ the two halves. `method`: what the method says of itself."""
 
 @contextmanager
 def recorded_unrolls(network: PolicyNetwork) -> Iterator[list[StepOutput]]:
-    """The outputs of `network.unroll` while the block runs."""
+    """Record the outputs of `network.unroll` while the block runs."""
     outputs, unroll = list[StepOutput](), network.unroll
 
     def record(inputs: StepInput, state: Tensor) -> StepOutput:
@@ -42,7 +42,7 @@ def diagnose(
     network: PolicyNetwork, batch: Batch, outputs: Sequence[StepOutput], losses: Mapping[str, Tensor],
     weights: Mapping[str, float], parameters: Sequence[Tensor], *, rho_bar: float,
 ) -> Diagnostics:  # fmt: skip
-    """Look at an update before its backward pass: its `losses`, and the `outputs` that they come from.
+    """Diagnose an update before its backward pass: its `losses`, and the `outputs` that they come from.
 
     Only terms are looked at where the method has not unrolled the network over the batch, as when P&C compresses.
     """
@@ -68,7 +68,7 @@ def diagnose(
 
 @torch.no_grad()
 def _statistics(network: PolicyNetwork, batch: Batch, output: StepOutput, rho_bar: float) -> dict[str, Tensor]:
-    """One number for each step, [T, B]."""
+    """Compute one number for each step, [T, B]."""
     policy = network.head.distribution(output.policy[:-1], batch.mask)
     behaviour = network.head.distribution(batch.behaviour_policy, batch.mask)
     ratios = torch.exp(policy.log_prob(batch.action) - behaviour.log_prob(batch.action))
@@ -97,7 +97,10 @@ def _gradient(loss: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]
 def _half_gradient(
     total: Tensor, output: StepOutput, columns: Tensor, parameters: Sequence[Tensor]
 ) -> list[Tensor | None]:
-    """The gradient of what the loss owes to some columns [B] of the batch; penalties on parameters owe to none."""
+    """Return the gradient of what the loss owes to some columns [B] of the batch.
+
+    Penalties on parameters owe to none.
+    """
     ends = (output.policy, output.value)
     found = torch.autograd.grad(total, ends, retain_graph=True, materialize_grads=True)
     weights = (found[0] * columns[:, None], found[1] * columns)
@@ -109,7 +112,7 @@ def _norm(gradient: Sequence[Tensor | None]) -> float:
 
 
 def _cosine(one: Sequence[Tensor | None], other: Sequence[Tensor | None]) -> float:
-    """0 where one of them is 0."""
+    """Return the cosine of two gradients; 0 where one of them is 0."""
     both = [(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None]
     product, norms = float(sum((a * b).sum() for a, b in both)), _norm(one) * _norm(other)
     return product / norms if norms else 0.0

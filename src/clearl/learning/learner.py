@@ -25,7 +25,7 @@ _COUNTERS = ("frames", "updates", "bad_updates", "_bad_in_a_row")
 
 @dataclass(frozen=True)
 class UpdateStats:
-    """What one update did."""
+    """The results of one update."""
 
     loss: dict[str, float]
     """Each term, unweighted, per step of the batch."""
@@ -33,7 +33,7 @@ class UpdateStats:
     learning_rate: float
     applied: bool
     diagnostics: Diagnostics | None = None
-    """Every so many updates only; see `diagnose_every_updates`."""
+    """Every `diagnose_every_updates` updates only."""
 
 
 class Learner:
@@ -106,23 +106,23 @@ class Learner:
             self.network.observe(batch.observation[:-1, ~batch.is_replay].flatten(0, 1))
 
     def _scaled(self, batch: Batch) -> Batch:
-        """The batch with rewards and stored values in the unit of the network's own values."""
+        """Return the batch with rewards and stored values in the unit of the network's own values."""
         return scaled_by_returns(self.network, batch) if self.config.scale_returns else batch
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Network, optimiser and method as named tensors."""
+        """Return network, optimiser and method as named tensors."""
         named = {f"network/{name}": tensor for name, tensor in as_module(self.network).state_dict().items()}
         named |= {f"optimizer/{name}": tensor for name, tensor in self.optimizer.tensors().items()}
         named |= {f"method/{name}": tensor for name, tensor in self.method.tensors().items()}
         return {name: tensor.cpu() for name, tensor in named.items()}
 
     def state(self) -> dict[str, Any]:
-        """Counters and the method's own state, as JSON types."""
+        """Return the counters and the method's own state, as JSON types."""
         counters = {name: getattr(self, name) for name in _COUNTERS}
         return {"counters": counters, "method": self.method.state()}
 
     def restore(self, tensors: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> None:
-        """Go on exactly where `tensors` and `state` were taken."""
+        """Continue exactly where `tensors` and `state` were taken."""
         parts: dict[str, dict[str, torch.Tensor]] = {"network": {}, "optimizer": {}, "method": {}}
         for name, tensor in tensors.items():
             part, _, rest = name.partition("/")
@@ -163,7 +163,7 @@ class Learner:
         return losses
 
     def _recording(self) -> AbstractContextManager[list[StepOutput] | None]:
-        """Outputs of the network for a diagnosis of this update; None where none is due."""
+        """Record outputs of the network if a diagnosis of this update is due; gives None otherwise."""
         every = self.config.diagnose_every_updates
         due = every is not None and (self.updates + 1) % every == 0
         return recorded_unrolls(self.network) if due else nullcontext()
@@ -193,7 +193,7 @@ class Learner:
 
 
 def find_device(name: str) -> torch.device:
-    """The device of that name, or an error that says what there is instead."""
+    """Return the device of that name, or an error that says what there is instead."""
     device = torch.device(name)
     there = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
     if (device.index or 0) >= there[device.type]:
@@ -203,7 +203,7 @@ def find_device(name: str) -> torch.device:
 
 
 def _moved(batch: Batch, device: torch.device) -> Batch:
-    """The batch on `device`. CUDA copies from pinned memory while the processor goes on."""
+    """Return the batch on `device`. CUDA copies from pinned memory while the processor goes on."""
     if device.type == "cpu":
         return batch
     pinned = (tensor.pin_memory() if device.type == "cuda" else tensor for tensor in batch)

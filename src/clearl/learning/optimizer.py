@@ -27,13 +27,13 @@ class Optimizer(ABC):
         self._states: list[State] = [{} for _ in self.params]
 
     def zero_grad(self) -> None:
-        """Forget all gradients."""
+        """Drop all gradients."""
         for param in self.params:
             param.grad = None
 
     @torch.no_grad()
     def step(self) -> None:
-        """One step with the present `lr`."""
+        """Make one step with the present `lr`."""
         moved = [
             (param, state) for param, state in zip(self.params, self._states, strict=True) if param.grad is not None
         ]
@@ -55,11 +55,11 @@ class Optimizer(ABC):
             self._reset_part(param, state, index)
 
     def tensors(self) -> State:
-        """The whole state, named `index of the parameter/name`."""
+        """Return the whole state, named `index of the parameter/name`."""
         return {f"{i}/{name}": tensor for i, state in enumerate(self._states) for name, tensor in state.items()}
 
     def restore(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Take up `tensors` again."""
+        """Restore `tensors`."""
         states: list[State] = [{} for _ in self.params]
         for name, tensor in tensors.items():
             index, _, key = name.partition("/")
@@ -85,11 +85,11 @@ class Optimizer(ABC):
 
     @abstractmethod
     def _initial(self, param: torch.Tensor) -> State:
-        """The state of a parameter before its first step."""
+        """Return the state of a parameter before its first step."""
 
     @abstractmethod
     def _move(self, moved: list[tuple[torch.nn.Parameter, State]]) -> None:
-        """One step for each of these, none of which is without a gradient."""
+        """Make one step for each of these parameters, all of which have a gradient."""
 
 
 class Adam(Optimizer):
@@ -169,7 +169,7 @@ class RmsProp(Optimizer):
 
 
 def make_optimizer(config: RunConfig, params: Iterable[torch.nn.Parameter]) -> Optimizer:
-    """The optimiser that the config names."""
+    """Return the optimiser that the config names."""
     if config.optimizer == "adam":
         return Adam(params, lr=config.learning_rate, eps=config.adam_eps)
     return RmsProp(
@@ -182,7 +182,7 @@ def make_optimizer(config: RunConfig, params: Iterable[torch.nn.Parameter]) -> O
 
 
 def annealed_rate(config: RunConfig, frames: int, total_frames: int | None) -> float:
-    """The learning rate after `frames`: linear to 0 over the whole run, never per visit, or constant."""
+    """Return the learning rate after `frames`: linear to 0 over the whole run, never per visit, or constant."""
     if not config.anneal or total_frames is None:
         return config.learning_rate
     return config.learning_rate * max(0.0, 1.0 - frames / total_frames)

@@ -21,7 +21,7 @@ _PER_STEP = (
 
 
 def with_replay_state(network: PolicyNetwork, batch: Batch, config: RunConfig) -> Batch:
-    """The batch with the states that `replay_state` asks for; new unrolls keep theirs."""
+    """Return the batch with the states that `replay_state` asks for; new unrolls keep theirs."""
     if config.replay_state == "zero":
         return replace(batch, core_state=batch.core_state.masked_fill(batch.is_replay[:, None], 0.0))
     if config.replay_state == "burn-in":
@@ -46,6 +46,6 @@ def burnt_in(network: PolicyNetwork, batch: Batch, steps: int) -> Batch:
 
 
 def _moved_up(part: Tensor, columns: Tensor, steps: int) -> Tensor:
-    """[T, B, ...] with some columns `steps` earlier, their last entry repeated."""
+    """Shift some columns of [T, B, ...] by `steps` towards the start, their last entry repeated."""
     later = torch.cat([part[steps:, columns], part[-1:, columns].expand(steps, *part[0, columns].shape)])
     return part.index_copy(1, columns, later)

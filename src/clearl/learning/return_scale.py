@@ -29,7 +29,7 @@ def check_scaling(network: PolicyNetwork, replay_fraction: float) -> None:
 
 
 def scaled_by_returns(network: PolicyNetwork, batch: Batch) -> Batch:
-    """Take in the returns of what is new, then divide the batch by their deviation so far."""
+    """Add the returns of new unrolls to the statistics, then divide the batch by their deviation so far."""
     assert isinstance(network, ScalesReturns)
     returns = discounted_returns(batch)[batch.valid & ~batch.is_replay]
     network.observe_returns(returns[torch.isfinite(returns)])  # one bad number would stay in the statistics for ever

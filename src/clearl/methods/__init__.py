@@ -51,11 +51,14 @@ CORRECTIONS: Registry[type[ConfiguredCorrection]] = Registry(
     group="clearl.corrections",
 )
 DEFAULT_BASE = "baseline"
-"""What a wrapper is around where its spelling names no base."""
+"""The base of a wrapper whose spelling names none."""
 
 
 def make_method(config: RunConfig) -> Method:
-    """The method spelled `config.method`: a base, or wrappers around one (`l2-init+ewc+clear`), outermost first."""
+    """Return the method spelled `config.method`.
+
+    A base, or wrappers around one (`l2-init+ewc+clear`), outermost first.
+    """
     wrappers, base = parse_method(config.method)
     method = base.from_config(config)
     for wrapper in reversed(wrappers):
@@ -64,7 +67,7 @@ def make_method(config: RunConfig) -> Method:
 
 
 def parse_method(spelling: str) -> tuple[list[type[Wrapper]], type[Method]]:
-    """The wrappers, outermost first, and the base that a spelling names."""
+    """Return the wrappers, outermost first, and the base that a spelling names."""
     from clearl.methods.method import Wrapper
 
     names = spelling.split("+")
@@ -80,7 +83,7 @@ def parse_method(spelling: str) -> tuple[list[type[Wrapper]], type[Method]]:
 
 
 def method_spellings() -> list[str]:
-    """Every registered method, and each wrapper around each base."""
+    """Return every registered method, and each wrapper around each base."""
     from clearl.methods.method import Wrapper
 
     wrappers = [name for name in METHODS if issubclass(METHODS.get(name), Wrapper)]

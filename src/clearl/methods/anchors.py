@@ -1,4 +1,4 @@
-"""Where parameters are held, and how firmly: the quadratic penalties of EWC and online EWC."""
+"""Anchors of parameters and their importances: the quadratic penalties of EWC and online EWC."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ class Penalty:
 
 
 class Anchors(Protocol):
-    """What is remembered of the tasks so far."""
+    """The anchors of the tasks so far."""
 
     def add(self, task: str, anchor: Named, fisher: Named) -> None:
-        """A visit to `task` ended at the parameters `anchor`."""
+        """Add the anchor of a visit to `task` that ended at the parameters `anchor`."""
         ...
 
     def enter(self, task: str) -> None:
-        """A visit to `task` begins."""
+        """Begin a visit to `task`."""
         ...
 
     def penalty(self) -> Penalty | None:
-        """What holds the parameters now; None before the first task has ended."""
+        """Return the penalty in force; None before the first task has ended."""
         ...
 
     def tensors(self) -> Named: ...
@@ -153,7 +153,7 @@ class OnlineAnchor:
         self._penalty = self._derived()
 
     def enter(self, task: str) -> None:
-        """The running Fisher is of all tasks together."""
+        """Do nothing: the running Fisher is of all tasks together."""
 
     def penalty(self) -> Penalty | None:
         return self._penalty
@@ -188,5 +188,5 @@ def _scaled_to_mean_one(fisher: Named) -> Named:
 
 
 def select(tensors: Mapping[str, Tensor], prefix: str) -> Named:
-    """Own copies of the tensors under `prefix`, without it."""
+    """Copy the tensors under `prefix`, without it."""
     return {name.removeprefix(prefix): t.clone() for name, t in tensors.items() if name.startswith(prefix)}

@@ -85,7 +85,7 @@ class Clear(LossWeights, Method):
         }
 
     def losses(self, network: PolicyNetwork, batch: Batch) -> dict[str, Tensor]:
-        """One forward pass over new and replay together, then the five terms, each summed over time and batch."""
+        """Return the five terms, each summed over time and batch, from one forward pass over new and replay."""
         inputs = StepInput(batch.observation, batch.last_action, batch.last_reward, batch.first)
         output = network.unroll(inputs, batch.core_state)
         values, bootstrap_value = output.value[:-1], output.value[-1]

@@ -1,4 +1,4 @@
-"""What EWC, online EWC and Progress & Compress share: the end of a visit, its Fisher, and the penalty from then on."""
+"""The common part of EWC, online EWC and Progress & Compress: the end of a visit, its Fisher, and the penalty."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FisherOptions(TypedDict, total=False):
     """Arguments of every method with a Fisher; `Consolidation` has their defaults."""
 
     fisher_batches: int
-    """The Fisher is estimated from so many batches, the last of a visit."""
+    """Batches at the end of a visit from which the Fisher is estimated."""
     fisher_steps: int
     """Steps that are taken from each of them."""
     seed: int
@@ -46,11 +46,11 @@ class Consolidation:
         self._pull: dict[str, Tensor] = {}  # the penalty's gradient, before its weight, until it is compared
 
     def switches(self, visit: Visit) -> bool:
-        """Whether `visit` is another than the one before it."""
+        """Return whether `visit` differs from the one before it."""
         return self._visit is not None and self._visit != visit.index
 
     def enter(self, visit: Visit) -> None:
-        """From now on, experience belongs to this visit."""
+        """Begin a visit: later experience belongs to it."""
         if self._visit == visit.index:
             return
         self.memory.clear()
@@ -62,7 +62,7 @@ class Consolidation:
         self.memory.add(batch, visit=self._visit or 0)
 
     def consolidate(self, network: PolicyNetwork) -> None:
-        """The visit has ended, at the network's present parameters."""
+        """End the visit: anchor the network's present parameters."""
         windows = self.memory.windows()
         if not windows:
             return  # Nothing new was seen, so nothing was learnt that the earlier anchors do not hold.
@@ -92,7 +92,7 @@ class Consolidation:
             self.gradient_ratio = float(torch.nn.utils.get_total_norm(list(pull.values())) / rest)
 
     def diagnostics(self) -> dict[str, float]:
-        """The newest ratio; nothing before there is a penalty."""
+        """Return the newest ratio; nothing before there is a penalty."""
         return {} if self.gradient_ratio is None else {"ewc_gradient_ratio": self.gradient_ratio}
 
     def tensors(self) -> dict[str, Tensor]:

@@ -36,7 +36,7 @@ class Layer:
     """Columns of `outgoing` that a unit has: one, but after an image is flattened as many as it has places."""
     utility: Tensor
     age: Tensor
-    """Updates since a unit was made."""
+    """Updates since each unit was made."""
     owed: float = 0.0
     """Replacements that have fallen due, a fraction of a unit at each update."""
     activity: Tensor | None = None
@@ -47,11 +47,11 @@ class Layer:
         return self.stage.out_shape[0]
 
     def columns(self, unit: int) -> tuple[slice, slice]:
-        """The index of a unit's outgoing weights."""
+        """Return the index of a unit's outgoing weights."""
         return slice(None), slice(unit * self.inputs_per_unit, (unit + 1) * self.inputs_per_unit)
 
     def reach(self) -> Tensor:
-        """The sum of |outgoing weights| of each unit."""
+        """Return the sum of |outgoing weights| of each unit."""
         width = self.units * self.inputs_per_unit  # a recurrent core reads the last action and reward besides
         sums = [w.detach().abs().transpose(0, 1)[:width].flatten(1).sum(1) for w in self.outgoing]
         return torch.stack(sums).sum(0).view(self.units, -1).sum(1)
@@ -136,7 +136,7 @@ class ContinualBackprop(Wrapper):
         layer.age.add_(1)
 
     def _due(self, layer: Layer) -> list[int]:
-        """The units to replace now: of those that are old enough the least useful, as many as are owed."""
+        """Return the units to replace now: of those that are old enough the least useful, as many as are owed."""
         mature = (layer.age > self.maturity_updates).nonzero().squeeze(1)
         layer.owed += self.rate * len(mature)
         count = min(int(layer.owed), len(mature))
@@ -162,7 +162,7 @@ class ContinualBackprop(Wrapper):
 
 
 def _layers(network: PolicyNetwork) -> list[Layer]:
-    """The stages of a torso whose units can be replaced, each with those who read it."""
+    """Return the stages of a torso whose units can be replaced, each with those who read it."""
     if not isinstance(network, ActorCritic) or not isinstance(network.torso, Torso):
         raise ConfigError("continual-backprop replaces units of our own torsos, in a network of one column")
     stages, found = list(network.torso.stages), []

@@ -43,17 +43,17 @@ Correction = Callable[[Trace], tuple[Tensor, Tensor]]
 
 
 class ConfiguredCorrection(Protocol):
-    """What is registered as a correction: a class whose instances are corrections."""
+    """The type that is registered as a correction: a class whose instances are corrections."""
 
     @classmethod
     def from_config(cls, config: RunConfig) -> Correction:
-        """The correction with the settings of a run."""
+        """Return the correction with the settings of a run."""
         ...
 
 
 @torch.no_grad()
 def weighted_targets(trace: Trace, rhos: Tensor, cs: Tensor) -> tuple[Tensor, Tensor]:
-    """V-trace's sum with weights rho_s and c_s, each [T, B], computed backwards in time.
+    """Compute V-trace's sum with weights rho_s and c_s, each [T, B], backwards in time.
 
     v_s - V(h_s) = delta_s V + gamma_s c_s (v_{s+1} - V(h_{s+1})),
     with delta_s V = rho_s (r_s + gamma_s V(h_{s+1}) - V(h_s)).
@@ -140,5 +140,5 @@ class ClosedForm(Protocol):
 
 
 def state_divergence(policy: Distribution, behaviour: Distribution, rho_bar: float) -> Tensor:
-    """KL[pi || pi~] of each state. Gaussians have no such closed form: for them KL[pi || mu], which is never less."""
+    """Return KL[pi || pi~] of each state; Gaussians have no closed form of it: KL[pi || mu], which is never less."""
     return policy.implied_kl(behaviour, rho_bar) if isinstance(policy, ClosedForm) else policy.kl(behaviour)

@@ -95,7 +95,7 @@ class OnlineEwc(_Elastic):
 
 
 def check_wrapped(base: Method, lam: float) -> None:
-    """What every method with a Fisher asks of its base and its lambda."""
+    """Check the base and the lambda of a method with a Fisher."""
     if not 0 <= lam < float("inf"):
         raise ConfigError(f"the weight lambda of EWC's penalty must be a finite number >= 0, got {lam}")
     if base.replay_fraction >= 1:
@@ -103,6 +103,6 @@ def check_wrapped(base: Method, lam: float) -> None:
 
 
 def check_gamma(gamma: float) -> None:
-    """The decay of online EWC's Fisher."""
+    """Check the decay of online EWC's Fisher."""
     if not 0 < gamma <= 1:
         raise ConfigError(f"ewc_gamma must lie in (0, 1], got {gamma}")

@@ -20,7 +20,7 @@ _Named = dict[str, Tensor]
 
 
 def diagonal_fisher(network: PolicyNetwork, windows: Windows, rng: np.random.Generator) -> dict[str, Tensor]:
-    """E[(d log pi(a|s) / d theta)^2] by parameter name: a sampled from the network's policy, averaged per step.
+    """Estimate E[(d log pi(a|s) / d theta)^2] by parameter name, averaged per step: a is sampled from the policy.
 
     The gradient of every step is squared by itself. With a memory it reaches back to the start of the window, and up
     to 4 steps of each window are used; without one, every window is a single step.
@@ -49,7 +49,7 @@ def diagonal_fisher(network: PolicyNetwork, windows: Windows, rng: np.random.Gen
 
 @contextmanager
 def _differentiable(module: nn.Module) -> Iterator[None]:
-    """Frozen parameters too have gradients in here."""
+    """Give gradients to frozen parameters, too, while the block runs."""
     frozen = [p for p in module.parameters() if not p.requires_grad]
     for p in frozen:
         p.requires_grad_(True)
@@ -62,7 +62,7 @@ def _differentiable(module: nn.Module) -> Iterator[None]:
 
 
 def _in_layers(module: nn.Module) -> bool:
-    """Whether every parameter belongs to a plain convolution or linear layer, and to one only."""
+    """Return whether every parameter belongs to a plain convolution or linear layer, and to one only."""
     layers = [part for part in module.modules() if _is_plain(part)]
     return sum(len(list(part.parameters(recurse=False))) for part in layers) == len(list(module.parameters()))
 
@@ -74,7 +74,7 @@ def _is_plain(part: nn.Module) -> bool:
 
 
 def _by_layers(network: PolicyNetwork, *windows: Tensor) -> _Named:
-    """Sums over single steps, without ever holding one step's gradient: several times as fast as `_by_steps`.
+    """Sum over single steps without ever holding one step's gradient: several times as fast as `_by_steps`.
 
     A layer's gradient at one step is made of its input and the gradient of its output at that step.
     """
@@ -96,7 +96,7 @@ def _by_layers(network: PolicyNetwork, *windows: Tensor) -> _Named:
 
 @contextmanager
 def _recorded(module: nn.Module) -> Iterator[list[tuple[str, nn.Module, Tensor, Tensor]]]:
-    """Notes (name, layer, output, input) of every call of a plain layer."""
+    """Record (name, layer, output, input) of every call of a plain layer while the block runs."""
     calls: list[tuple[str, nn.Module, Tensor, Tensor]] = []
 
     def note(name: str):
@@ -128,7 +128,7 @@ def _layer_squares(layer: nn.Module, entered: Tensor, delta: Tensor) -> _Named:
 
 
 def _by_steps(network: PolicyNetwork, *windows: Tensor) -> _Named:
-    """Sums over the drawn steps of windows, by a backward pass for each step; for a network of any kind."""
+    """Sum over the drawn steps of windows, by a backward pass for each step; for a network of any kind."""
     parameters = dict(as_module(network).named_parameters())
     sums = {name: torch.zeros_like(p) for name, p in parameters.items()}
     for *inputs, core_state, mask, position, valid, uniform in zip(*windows, strict=True):

@@ -22,7 +22,7 @@ STEPS_PER_UNROLL = 4
 
 
 class FisherMemory:
-    """What is kept of the last `batches` batches of a visit: `steps` new steps of each, drawn at random.
+    """Keeps `steps` new steps, drawn at random, of each of the last `batches` batches of a visit.
 
     A network without a memory needs single steps. One with a memory needs the steps before them as well, so whole
     unrolls are kept, and up to 4 steps of each are used.
@@ -53,7 +53,7 @@ class FisherMemory:
         self.added, self._ring = 0, {}
 
     def windows(self) -> Windows:
-        """All that is kept; empty where nothing is."""
+        """Return all that is kept; empty where nothing is."""
         return {name: part.flatten(0, 1) for name, part in self.tensors().items()}
 
     def tensors(self) -> dict[str, Tensor]:
@@ -67,7 +67,7 @@ class FisherMemory:
 
 
 def _windows(batch: Batch, steps: int, rng: np.random.Generator) -> Windows | None:
-    """`steps` single steps, or as many whole unrolls as have that many steps to use; None if nothing is new."""
+    """Take `steps` single steps, or as many whole unrolls as have that many steps to use; None if nothing is new."""
     inputs = {name: getattr(batch, name)[:-1] for name in StepInput._fields} | {"valid": batch.valid}
     usable = batch.valid & (batch.is_replay == 0)
     if batch.core_state.shape[1] == 0:
@@ -85,7 +85,7 @@ def _windows(batch: Batch, steps: int, rng: np.random.Generator) -> Windows | No
 
 
 def _draw(rows: Tensor, count: int, rng: np.random.Generator) -> Tensor:
-    """`count` of the rows, twice only if there are fewer; none if there are none."""
+    """Draw `count` of the rows, some twice only if there are fewer; none if there are none."""
     if not len(rows):
         return rows
     return rows[torch.from_numpy(rng.choice(len(rows), count, replace=len(rows) < count)).to(rows.device)]

@@ -38,7 +38,7 @@ class Method(ABC):
     settings: ClassVar[type | None] = None
     """The dataclass of the settings that it declares; they are flags, keys of a file and attributes of the config."""
     needs_boundaries: bool = False
-    """Whether it must be told of tasks and switches. A method that does not is never given a `Visit`."""
+    """True if it must be told of tasks and switches. A method that does not is never given a `Visit`."""
     replay_fraction: float = 0.0
     """The share of each batch that is replay."""
     extra_frames_share: float = 0.0
@@ -46,20 +46,20 @@ class Method(ABC):
 
     @classmethod
     def from_config(cls, config: RunConfig) -> Method:
-        """The method with the settings of a run."""
+        """Return the method with the settings of a run."""
         return cls()
 
     def build_network(self, build: Callable[[], PolicyNetwork]) -> PolicyNetwork:
-        """The network to train, out of one or more plain ones."""
+        """Build the network to train, out of one or more plain ones."""
         return build()
 
     @abstractmethod
     def weights(self) -> Mapping[str, float]:
-        """The weight of each term of the loss."""
+        """Return the weight of each term of the loss."""
 
     @abstractmethod
     def losses(self, network: PolicyNetwork, batch: Batch) -> dict[str, Tensor]:
-        """The terms of the loss under the names of `weights`, each summed over time and batch."""
+        """Return the terms of the loss under the names of `weights`, each summed over time and batch."""
 
     def visit(self, network: PolicyNetwork, visit: Visit) -> None:
         """Called before every update, with where training stands; only if `needs_boundaries`."""
@@ -75,15 +75,15 @@ class Method(ABC):
         """Called after every applied optimiser step."""
 
     def diagnostics(self) -> dict[str, float]:
-        """Numbers about the method itself for the rows of training metrics."""
+        """Return numbers about the method itself for the rows of training metrics."""
         return {}
 
     def tensors(self) -> dict[str, Tensor]:
-        """State for the checkpoint that is not in the network."""
+        """Return the state for the checkpoint that is not in the network."""
         return {}
 
     def state(self) -> dict[str, Any]:
-        """State for the checkpoint that is not a tensor, as JSON types."""
+        """Return the state for the checkpoint that is not a tensor, as JSON types."""
         return {}
 
     def restore(self, network: PolicyNetwork, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
@@ -113,7 +113,7 @@ class Wrapper(Method):
 
     @classmethod
     def around(cls, base: Method, config: RunConfig) -> Method:
-        """The method around `base` with the settings of a run."""
+        """Return the method around `base` with the settings of a run."""
         return cls(base)
 
     def build_network(self, build: Callable[[], PolicyNetwork]) -> PolicyNetwork:
@@ -151,11 +151,11 @@ class Wrapper(Method):
         self.restore_own(network, own, {name: value for name, value in state.items() if name != "base"})
 
     def own_tensors(self) -> dict[str, Tensor]:
-        """The wrapper's own part of `tensors`."""
+        """Return the wrapper's own part of `tensors`."""
         return {}
 
     def own_state(self) -> dict[str, Any]:
-        """The wrapper's own part of `state`."""
+        """Return the wrapper's own part of `state`."""
         return {}
 
     def restore_own(self, network: PolicyNetwork, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
@@ -164,11 +164,14 @@ class Wrapper(Method):
 
 
 def layers(method: Method) -> list[Method]:
-    """The method and those that it wraps, outermost first."""
+    """Return the method and those that it wraps, outermost first."""
     return [method, *layers(method.base)] if isinstance(method, Wrapper) else [method]
 
 
 def full_label(method: Method) -> str:
-    """The label of a method and of those that it wraps, for reports; a base without replay goes without saying."""
+    """Return the label of a method and of those that it wraps, for reports.
+
+    A base without replay goes without saying.
+    """
     *wrappers, base = layers(method)
     return " + ".join(part.label for part in [*wrappers, *([base] if base.replay_fraction or not wrappers else [])])

@@ -52,7 +52,7 @@ class _ReluConv(torch.autograd.Function):
 
 
 def _as_floats(pixels: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """A few images at a time and where they are, each time in the place of those before."""
+    """Yield a few images at a time and where they are, each time in the place of those before."""
     place = torch.empty_like(pixels[:_AT_ONCE], dtype=torch.float32)
     for start in range(0, len(pixels), _AT_ONCE):
         some = pixels[start : start + _AT_ONCE]

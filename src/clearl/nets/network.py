@@ -27,7 +27,7 @@ class StepInput(NamedTuple):
     first: torch.Tensor  # [...] bool: the recurrent state is reset before this step
 
     def map(self, change: Callable[[torch.Tensor], torch.Tensor]) -> StepInput:
-        """The same input with every tensor changed in the same way."""
+        """Return the same input with every tensor changed in the same way."""
         return StepInput(*map(change, self))
 
 
@@ -57,7 +57,10 @@ class PolicyNetwork(Protocol):
         ...
 
     def evaluated_columns(self, *, in_training: bool) -> tuple[str, ...]:
-        """The columns to evaluate on a task, that to be plotted first; one that is called "" in a plain network."""
+        """Return the columns to evaluate on a task, that to be plotted first.
+
+        One that is called "" in a plain network.
+        """
         ...
 
 
@@ -79,12 +82,12 @@ class ScalesReturns(Protocol):
         ...
 
     def return_scale(self) -> torch.Tensor:
-        """The unit of the values that `unroll` gives, a single float32."""
+        """Return the unit of the values that `unroll` gives, a single float32."""
         ...
 
 
 def as_module(network: PolicyNetwork) -> nn.Module:
-    """The network as the `nn.Module` that it is."""
+    """Return the network as the `nn.Module` that it is."""
     assert isinstance(network, nn.Module)
     return network
 
@@ -143,11 +146,11 @@ class ActorCritic(nn.Module):
         return torch.ones(()) if self.returns is None else self.returns.scale
 
     def unscaled(self, output: StepOutput) -> StepOutput:
-        """The output with its value as rewards are: replay outlives the scale of the day."""
+        """Return the output with its value as rewards are: replay outlives the scale of the day."""
         return output if self.returns is None else output._replace(value=output.value * self.returns.scale)
 
     def remember(self, features: Tensor, inputs: StepInput, state: Tensor) -> tuple[Tensor, Tensor]:
-        """The torso's features [T*B, F] through the core, if there is one: ([T, B, feature_size], state)."""
+        """Return the torso's features [T*B, F] through the core, if there is one: ([T, B, feature_size], state)."""
         features = features.unflatten(0, inputs.first.shape)
         if self.core is None:
             return features, state
@@ -190,7 +193,10 @@ def build_network(
     spec: TaskSpec, *, torso: str, lstm: bool, lstm_size: int, seed: int, std: StdSettings | None = None,
     normalise: bool = False, layer_norm: bool = False, scale_returns: bool = False,
 ) -> ActorCritic:  # fmt: skip
-    """A network for environments of this spec, initialised from `seed`; torch's global random state is left alone."""
+    """Return a network for environments of this spec, initialised from `seed`.
+
+    Torch's global random state is left alone.
+    """
     if lstm and lstm_size < 1:
         raise ConfigError(f"lstm_size must be at least 1, got {lstm_size}")
     # Constructing layers draws numbers that `initialise` replaces.

@@ -36,7 +36,7 @@ class RecordInput(nn.Module):
         self.normalise = Normalise(reals) if normalise and reals else None
 
     def forward(self, records: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """The vector, or (images, vector) where there are images; without a vector it has no numbers."""
+        """Return the vector, or (images, vector) where there are images; without a vector it has no numbers."""
         parts = [self._part(records, name).flatten(1) for name in self._flags]
         flags = [part.float() * (1 / 255) if part.dtype == torch.uint8 else part.float() for part in parts]
         reals = self._joined_reals(records)
@@ -51,7 +51,7 @@ class RecordInput(nn.Module):
             self.normalise.observe(self._joined_reals(records))
 
     def named(self, records: Tensor) -> dict[str, Tensor]:
-        """Every part as float32, bytes scaled to [0, 1], for torsos of a user's own."""
+        """Return every part as float32, bytes scaled to [0, 1], for torsos of a user's own."""
         parts = {name: self._part(records, name) for name in self._places}
         return {name: part.float() * (1 / 255 if part.dtype == torch.uint8 else 1) for name, part in parts.items()}
 
@@ -95,7 +95,7 @@ class Encoders(nn.Module):
 
 
 def build_record_torso(name: str, spec: ObservationSpec, *, normalise: bool) -> Torso | PlainTorso:
-    """The torso for records: that of a vector where there are no images, else encoders and a dense layer.
+    """Return the torso for records: that of a vector where there are no images, else encoders and a dense layer.
 
     A module of a user's own is given the shapes of the parts by name, and in `forward` the parts.
     """

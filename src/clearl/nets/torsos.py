@@ -158,7 +158,7 @@ class Dense(nn.Module):
         return functional.linear(flat, self._turned(), self.linear.bias)
 
     def _turned(self) -> Tensor:
-        """The weights [out, in], in the order in which the input lies in memory."""
+        """Return the weights [out, in], in the order in which the input lies in memory."""
         weight = self.linear.weight
         return weight.unflatten(1, self.in_shape).permute(0, 2, 3, 1).flatten(1) if len(self.in_shape) == 3 else weight
 
@@ -222,7 +222,7 @@ class Torso(nn.Module):
             self.inputs.observe(observation)
 
     def activations(self, prepared: Tensor, laterals: Sequence[Tensor | None] | None = None) -> list[Tensor]:
-        """The output of every stage; `laterals` are added in each before its ReLU."""
+        """Return the output of every stage; `laterals` are added in each before its ReLU."""
         hidden, outputs = prepared, []
         for stage, lateral in zip(self.chain, laterals or [None] * len(self.stages), strict=True):
             hidden = stage(hidden, lateral)
@@ -317,13 +317,13 @@ AUTO = "auto"
 
 
 def _fitting_torso(shape: Shape) -> str:
-    """The torso for observations of that shape, where the user names none."""
+    """Return the torso for observations of that shape, where the user names none."""
     smallest = min(shape[1:], default=0)
     return "impala_shallow" if smallest >= 36 else "minatar" if smallest >= 3 else "mlp"
 
 
 def build_torso(name: str, observation_shape: Shape, *, normalise: bool = False) -> Torso | PlainTorso:
-    """The torso called `name` for observations of that shape, not yet initialised from a seed.
+    """Return the torso called `name` for observations of that shape, not yet initialised from a seed.
 
     `normalise` keeps running statistics of observations, which must be vectors of real numbers.
 

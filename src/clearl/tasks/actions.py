@@ -104,7 +104,7 @@ class TaskActions:
         return split
 
     def _reader(self, node: Description, depth: int) -> Callable[[np.ndarray, np.ndarray], Any]:
-        """A function that makes one environment's action; notes the choices and real numbers on the way."""
+        """Return a function that makes one environment's action; notes the choices and real numbers on the way."""
         if depth > _MOST_DEPTH:
             raise ValueError("spaces are nested too deeply")
         kind, shape = node["kind"], tuple(node.get("shape", ()))
@@ -131,7 +131,7 @@ class TaskActions:
 
 
 def describe_actions(task: str, space: Any) -> Description:
-    """The action space of a task, or an error that names what cannot be trained on."""
+    """Return the action space of a task, or an error that names what cannot be trained on."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Discrete):
@@ -169,7 +169,7 @@ def _describe_box(task: str, space: Any) -> Description:
 
 
 def actions_from_json(description: Any, source: str) -> TaskActions:
-    """The actions in a file, or `CorruptFileError`."""
+    """Return the actions in a file, or `CorruptFileError`."""
     try:
         actions = TaskActions(description)
         if len(actions.choices) + len(actions.reals) > 1_000_000 or not (actions.choices or actions.reals):
@@ -180,7 +180,7 @@ def actions_from_json(description: Any, source: str) -> TaskActions:
 
 
 def common_actions(tasks: Mapping[str, TaskActions]) -> ActionSpec:
-    """The smallest actions that hold those of all tasks."""
+    """Return the smallest actions that hold those of all tasks."""
     first_task, first = next(iter(tasks.items()))
     for task, actions in tasks.items():
         if actions.kinds != first.kinds:

@@ -49,7 +49,7 @@ class _Play:
 def check_env(
     env_id: str, *, steps: int = 2_000, beat: Callable[[str], object] = lambda what: None
 ) -> list[EnvFinding]:
-    """All that is wrong with a Gymnasium environment, the worst first; an empty list is a clean bill of health.
+    """Return all that is wrong with a Gymnasium environment, the worst first; an empty list is a clean bill of health.
 
     `beat` is told what the environment is asked to do next, so that a caller can tell a hang from slow play.
     """

@@ -55,7 +55,10 @@ def _draw_bars(values: np.ndarray) -> np.ndarray:
 
 
 def with_caption(picture: np.ndarray, lines: Sequence[str]) -> np.ndarray:
-    """The picture below lines of text; small ones are enlarged so that words fit. Sides are even, as videos need."""
+    """Return the picture below lines of text.
+
+    Small ones are enlarged so that words fit. Sides are even, as videos need.
+    """
     from PIL import Image, ImageDraw, ImageFont
 
     factor = -(-_LEAST_WIDTH // picture.shape[1])

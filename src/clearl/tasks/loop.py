@@ -115,7 +115,7 @@ class LoopEnvs:
 
     @staticmethod
     def combined(seats: Sequence[tuple[LoopEnvs, int]]) -> LoopEnvs:
-        """A vector of environments of others, which go on where they are; see `clearl.tasks.vectors`."""
+        """Return a vector of environments of others, which go on where they are; see `clearl.tasks.vectors`."""
         made = copy.copy(seats[0][0])
         made.num_envs, made._seed, made._faults = len(seats), None, []
         for name in ("_envs", "_waiting", "_steps", "_rebuilt_at"):

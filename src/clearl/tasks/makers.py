@@ -45,7 +45,7 @@ def use_makers(environments: Iterable[str]) -> None:
 
 
 def find_maker(name: str) -> Callable[..., Any] | None:
-    """The function that makes a task, if it is one of these."""
+    """Return the function that makes a task, if it is one of these."""
     return _MAKERS.get(name)
 
 

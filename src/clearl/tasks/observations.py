@@ -80,7 +80,7 @@ class ObservationPart:
         return None
 
     def written(self, array: np.ndarray) -> np.ndarray:
-        """A value of it in the shape of its spec."""
+        """Return a value of it in the shape of its spec."""
         if self.kind == "one_hot":
             flags = np.zeros(sum(self.counts), bool)
             flags[np.cumsum([0, *self.counts[:-1]]) + array.ravel().astype(np.int64) - self.starts] = True
@@ -105,18 +105,18 @@ class TaskObservations:
         self.parts = _parts(description, (), 0)
 
     def value(self, observation: Any, part: ObservationPart) -> np.ndarray:
-        """One part of an observation; raises where it is not there."""
+        """Return one part of an observation; raises where it is not there."""
         for key in part.path:
             observation = observation[key]
         return np.asarray(observation)
 
     def is_batch(self, observation: Any) -> bool:
-        """Whether every part has an axis in front of its own shape."""
+        """Return whether every part has an axis in front of its own shape."""
         part = self.parts[0]
         return self.value(observation, part).ndim == len(part.shape) + 1
 
     def member(self, observation: Any, index: int) -> Any:
-        """One of a batch of observations."""
+        """Return one of a batch of observations."""
         if isinstance(observation, Mapping):
             return {name: self.member(item, index) for name, item in observation.items()}
         if isinstance(observation, tuple):
@@ -124,7 +124,7 @@ class TaskObservations:
         return np.asarray(observation)[index]
 
     def count(self, observation: Any) -> int:
-        """How many there are in a batch."""
+        """Return how many there are in a batch."""
         return len(self.value(observation, self.parts[0]))
 
 
@@ -163,7 +163,7 @@ def _placed(part: ObservationPart, common: PartSpec) -> tuple[tuple[slice, ...],
 
 
 def describe_observations(task: str, space: Any) -> Description:
-    """The observation space of a task, or an error that names what cannot be trained on."""
+    """Return the observation space of a task, or an error that names what cannot be trained on."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Dict):
@@ -210,7 +210,7 @@ def _one_hot(task: str, counts: list[int], starts: list[int], shape: list[int]) 
 
 
 def observations_from_json(description: Any, source: str) -> TaskObservations:
-    """The observations in a file, or `CorruptFileError`."""
+    """Return the observations in a file, or `CorruptFileError`."""
     try:
         return TaskObservations(description)
     except (TypeError, KeyError, ValueError, AttributeError, IndexError) as error:
@@ -234,7 +234,7 @@ def _parts(node: Description, path: tuple[str | int, ...], depth: int) -> list[O
 
 
 def common_observation(tasks: Mapping[str, TaskObservations], *, stack: int, mask_size: int = 0) -> ObservationSpec:
-    """The smallest observation that holds those of all tasks."""
+    """Return the smallest observation that holds those of all tasks."""
     parts: dict[str, PartSpec] = {}
     for task, observations in tasks.items():
         for part in observations.parts:

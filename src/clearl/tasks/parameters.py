@@ -20,7 +20,7 @@ _OPTION = re.compile(r"""options\s*(?:\.get\(|\.pop\(|\[)\s*["'](\w+)["']|["'](\
 
 
 def split_task(task: str) -> tuple[str, dict[str, Value]]:
-    """The id and the parameters of a task."""
+    """Return the id and the parameters of a task."""
     env_id, mark, listed = task.partition("?")
     parameters: dict[str, Value] = {}
     for part in listed.split("&") if mark else ():
@@ -34,7 +34,7 @@ def split_task(task: str) -> tuple[str, dict[str, Value]]:
 
 
 def join_task(env_id: str, parameters: Mapping[str, Value]) -> str:
-    """The name of a task, short and always the same for the same values."""
+    """Return the name of a task, short and always the same for the same values."""
     listed = "&".join(f"{name}={_text(value)}" for name, value in parameters.items())
     return f"{env_id}?{listed}" if listed else env_id
 
@@ -91,7 +91,7 @@ def constructor_keywords(creator: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def known_parameters(env: Any, keywords: Sequence[str]) -> Parameters:
-    """All that can be set of a made environment."""
+    """Return all that can be set of a made environment."""
     unwrapped = env.unwrapped
     attributes = [
         name

@@ -40,7 +40,7 @@ class Segment:
             raise ConfigError("a mixture that moves needs a length in frames")
 
     def weights_at(self, share: float) -> tuple[float, ...]:
-        """The mixture when `share` of the segment has passed."""
+        """Return the mixture when `share` of the segment has passed."""
         if self.end_weights is None:
             return self.weights
         return tuple(a + (b - a) * share for a, b in zip(self.weights, self.end_weights, strict=True))
@@ -57,7 +57,7 @@ class Plan:
     frames_scale: int = 1
     """How many plans share the x-axis: 3 where each of three networks sees a third of all frames (`separate`)."""
     forever: bool = False
-    """Whether the segments begin anew after the last, without an end."""
+    """True if the segments begin anew after the last, without an end."""
 
     @property
     def total_frames(self) -> int | None:
@@ -72,20 +72,20 @@ class Plan:
 
     @property
     def has_boundaries(self) -> bool:
-        """Whether the tasks change at the bounds of segments only."""
+        """True if the tasks change at the bounds of segments only."""
         return all(segment.end_weights is None for segment in self.segments)
 
     def is_over(self, index: int) -> bool:
-        """Whether there is no segment of this index any more."""
+        """Return whether there is no segment of this index any more."""
         return not self.forever and index >= len(self.segments)
 
     def segment(self, index: int) -> Segment:
-        """The segment of an index, counted through all cycles."""
+        """Return the segment of an index, counted through all cycles."""
         return self.segments[index % len(self.segments) if self.forever else index]
 
 
 def plan_from_json(content: Mapping[str, Any]) -> Plan:
-    """The plan that `dataclasses.asdict` gave for `meta.json`; keys of later versions are an error."""
+    """Return the plan that `dataclasses.asdict` gave for `meta.json`; keys of later versions are an error."""
     segments = [Segment(**{key: _as_tuple(value) for key, value in segment.items()}) for segment in content["segments"]]
     scale, forever = content.get("frames_scale", 1), content.get("forever", False)
     return Plan(content["name"], tuple(segments), tuple(content["evaluate"]), scale, forever)
@@ -104,7 +104,10 @@ def planned_end(plan: Plan, index: int) -> int | None:
 
 
 def lengthened(plan: Plan, extra_share: float) -> Plan:
-    """The plan with extra frames at the end of each segment, as a share of its own; segments by episodes stay."""
+    """Return the plan with extra frames at the end of each segment, as a share of its own.
+
+    Segments by episodes stay.
+    """
     if not extra_share:
         return plan
     segments = [
@@ -119,12 +122,12 @@ def _lengthened(segment: Segment, frames: int, extra: int) -> Segment:
 
 
 def single(task: str, *, frames: int | None = None, episodes: int | None = None) -> Segment:
-    """A visit to one task."""
+    """Return a visit to one task."""
     return Segment((task,), (1.0,), frames=frames, episodes=episodes)
 
 
 def assign_tasks(segment: Segment, num_slots: int, share: float) -> list[str]:
-    """Which task each slot plays when `share` of the segment has passed.
+    """Return which task each slot plays when `share` of the segment has passed.
 
     Slots lie evenly on the unit interval that the weights divide. The interval turns by one n-th for every n-th of the
     segment (n tasks), so that over the segment an equal mixture gives each task exactly its share, even where the slots

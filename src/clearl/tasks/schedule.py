@@ -32,11 +32,11 @@ class PlanCursor:
 
     @property
     def finished(self) -> bool:
-        """Whether every segment has been granted in full."""
+        """True if every segment has been granted in full."""
         return self.plan.is_over(self.segment)
 
     def next_segment(self) -> int:
-        """The segment that the next grant will be of; the number of segments at the end of the plan."""
+        """Return the segment that the next grant will be of; the number of segments at the end of the plan."""
         self._advance()
         return self.segment
 

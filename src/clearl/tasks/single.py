@@ -16,7 +16,10 @@ from clearl.tasks.parameters import Parameters, apply, constructor_keywords, kno
 
 
 def make_env(task: str, **options: Any) -> Any:
-    """The environment of a task: an id, with parameters where it has some; `module:Env-v0` imports the module first."""
+    """Return the environment of a task: an id, with parameters where it has some.
+
+    `module:Env-v0` imports the module first.
+    """
     env_id, parameters = split_task(task)
     if not parameters:
         return _make_id(env_id, **options)

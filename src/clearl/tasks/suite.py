@@ -29,7 +29,10 @@ class Envs(Protocol):
         ...
 
     def get_state(self) -> dict[str, Any] | None:
-        """All that is needed to go on from here bit for bit, as JSON types and arrays; None if it cannot be had."""
+        """Return all that is needed to go on from here bit for bit, as JSON types and arrays.
+
+        None if it cannot be had.
+        """
         ...
 
     def set_state(self, state: dict[str, Any]) -> np.ndarray:
@@ -57,7 +60,7 @@ class Suite(Protocol):
         ...
 
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:
-        """One frame as an RGB picture [H, W, 3] uint8, for videos and reports."""
+        """Return one frame as an RGB picture [H, W, 3] uint8, for videos and reports."""
         ...
 
 
@@ -69,7 +72,7 @@ class DescribesObservations(Protocol):
     """
 
     def observations(self, task: str) -> TaskObservations:
-        """The observations of a task, and how they become frames."""
+        """Return the observations of a task, and how they become frames."""
         ...
 
 
@@ -78,5 +81,5 @@ class DescribesActions(Protocol):
     """A suite whose environments take more than the number of a choice; stored with an agent, too."""
 
     def actions(self, task: str) -> TaskActions:
-        """The actions of a task, and how they become what its environments take."""
+        """Return the actions of a task, and how they become what its environments take."""
         ...

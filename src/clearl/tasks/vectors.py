@@ -42,7 +42,7 @@ def combine(seats: Sequence[Seat]) -> Envs:
 
 
 def is_divisible(envs: Envs) -> bool:
-    """Whether each environment of a vector can be taken out and started anew by itself."""
+    """Return whether each environment of a vector can be taken out and started anew by itself."""
     return envs.num_envs == 1 or hasattr(envs, "combined")
 
 

@@ -27,7 +27,7 @@ from clearl.nets.network import ActorCritic, PolicyNetwork, StepInput
 from clearl.types import Batch, Visit
 
 COMPRESS_SHARE = 0.25
-"""Of a visit's frames, where compression lies within the visit and `compress_frames` is not given."""
+"""Share of a visit's frames, where compression lies within the visit and `compress_frames` is not given."""
 
 
 class ProgressCompress(Wrapper):
@@ -142,7 +142,7 @@ class ProgressCompress(Wrapper):
         self._restart = state.get("restart")
 
     def _distillation(self, columns: TwoColumns, batch: Batch) -> dict[str, Tensor]:
-        """On the whole batch: where the base replays, the active column has learnt from replay, and teaches it."""
+        """Distil on the whole batch: where the base replays, the active column has learnt from replay, too."""
         inputs = StepInput(batch.observation, batch.last_action, batch.last_reward, batch.first)
         active, knowledge = columns.unroll_both(inputs, batch.core_state)
         teacher, pupil = (

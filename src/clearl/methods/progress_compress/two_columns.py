@@ -20,7 +20,7 @@ _COMPRESSED, _COMPRESSING = 1, 2
 
 
 class Adaptor(nn.Module):
-    """gate * U relu(V h + c): what the knowledge base adds to one layer of the active column.
+    """gate * U relu(V h + c): the input of the knowledge base to one layer of the active column.
 
     V halves the width, as the adaptors of progressive networks do; U has the geometry of the layer that it joins.
     """
@@ -37,12 +37,12 @@ class Adaptor(nn.Module):
 
 
 class Knowledge(NamedTuple):
-    """What the knowledge base made of some inputs."""
+    """The knowledge base's activations for some inputs."""
 
     activations: list[Tensor]
     """The output of every stage of its torso, [T*B, ...]."""
     features: Tensor
-    """What its heads see, [T, B, feature_size]."""
+    """The inputs of its heads, [T, B, feature_size]."""
     state: Tensor
     """Its own part of the recurrent state."""
 
@@ -83,11 +83,11 @@ class TwoColumns(nn.Module):
 
     @property
     def head(self) -> Head:
-        """The active column's; both columns make the same of a policy."""
+        """The active column's head; both columns have equal ones."""
         return self.active.head
 
     def train_column(self, column: str) -> None:
-        """Only the parameters of `column` get gradients from now on; the adaptors belong to the active column."""
+        """Give gradients to the parameters of `column` only; the adaptors belong to the active column."""
         for name, part in self.named_children():
             part.requires_grad_((name == "knowledge_base") == (column == KNOWLEDGE_BASE))
         if column == KNOWLEDGE_BASE:
@@ -96,12 +96,12 @@ class TwoColumns(nn.Module):
             self.compressed.fill_(_COMPRESSED)
 
     def restart_active(self, visit: int) -> None:
-        """A fresh active column with fresh adaptors, for another task."""
+        """Initialise the active column and its adaptors anew, for another task."""
         self.active.initialise(derive(self.seed, "active", visit))
         self._initialise_adaptors(derive(self.seed, "adaptors", visit))
 
     def connect(self) -> None:
-        """From now on the adaptors count; before, the knowledge base has nothing to say."""
+        """Switch the adaptors on: before the first compression the knowledge base holds nothing."""
         self.connected.fill_(1)
 
     def act(self, inputs: StepInput, state: Tensor, *, column: str = "act") -> StepOutput:
@@ -111,7 +111,7 @@ class TwoColumns(nn.Module):
         return self.active.unscaled(StepOutput(output.policy[0], output.value[0], output.state))
 
     def unroll(self, inputs: StepInput, state: Tensor) -> StepOutput:
-        """The active column; no gradient reaches the knowledge base."""
+        """Unroll the active column; no gradient reaches the knowledge base."""
         prepared = _torso(self.active).prepare(inputs.observation.flatten(0, 1))
         # Without a memory the knowledge base has no state to carry on, and until it is connected nobody asks it.
         if not bool(self.connected) and not self.core_size:
@@ -121,7 +121,7 @@ class TwoColumns(nn.Module):
         return self._active(prepared, inputs, state, knowledge)
 
     def unroll_both(self, inputs: StepInput, state: Tensor) -> tuple[StepOutput, StepOutput]:
-        """The active column without gradients, and the knowledge base with them."""
+        """Unroll the active column without gradients, and the knowledge base with them."""
         prepared = _torso(self.active).prepare(inputs.observation.flatten(0, 1))
         knowledge = self._know(prepared, inputs, self.knowledge_state(state))
         with torch.no_grad():
@@ -129,7 +129,7 @@ class TwoColumns(nn.Module):
         return active, self._answer(knowledge, active.state)
 
     def evaluated_columns(self, *, in_training: bool) -> tuple[str, ...]:
-        """Of a task in training both columns, the one that is being trained first; of another what is known of it."""
+        """Return both columns for a task in training, the one being trained first; the knowledge base for another."""
         if not bool(self.compressed):
             return (ACTIVE,)
         if not in_training:
@@ -137,7 +137,7 @@ class TwoColumns(nn.Module):
         return (KNOWLEDGE_BASE, ACTIVE) if int(self.compressed) == _COMPRESSING else (ACTIVE, KNOWLEDGE_BASE)
 
     def knowledge_state(self, state: Tensor) -> Tensor:
-        """The knowledge base's part of a recurrent state [B, core_size]."""
+        """Return the knowledge base's part of a recurrent state [B, core_size]."""
         return state[:, self.active.core_size :]
 
     def _unroll_knowledge_base(self, inputs: StepInput, state: Tensor) -> StepOutput:
@@ -152,7 +152,7 @@ class TwoColumns(nn.Module):
 
     def _answer(self, knowledge: Knowledge, state: Tensor) -> StepOutput:
         policy = self.knowledge_base.head.policy(self.knowledge_base.policy(knowledge.features).float())
-        # What is compressed is a policy. Its value head is never trained, so it must not be mistaken for an answer.
+        # Only the policy is compressed. The value head is never trained, so its output must not be used.
         return StepOutput(policy, torch.full_like(policy[..., 0], torch.nan), state)
 
     def _active(self, prepared: Tensor, inputs: StepInput, state: Tensor, knowledge: Knowledge | None) -> StepOutput:
@@ -184,7 +184,7 @@ def _torso(column: ActorCritic) -> Torso:
 
 
 def _torso_adaptors(column: ActorCritic) -> list[Adaptor]:
-    """One into every stage but the first, which sees what the knowledge base sees."""
+    """Build an adaptor into every stage but the first, whose input is that of the knowledge base."""
     adaptors = []
     for before, stage in pairwise(_torso(column).chain):
         narrow = max(1, before.out_shape[0] // 2)

@@ -55,7 +55,7 @@ class MaskedCategorical:
         return (cumulative <= threshold.unsqueeze(-1)).sum(-1)
 
     def mode(self) -> Tensor:
-        """The likeliest actions [...]."""
+        """Return the likeliest actions [...]."""
         return self.log_probs.argmax(-1)
 
     def implied_kl(self, behaviour: MaskedCategorical, rho_bar: float) -> Tensor:

@@ -75,7 +75,7 @@ class SquashedGaussian:
         return torch.where(self._mask, action.detach(), 0.0)
 
     def mode(self) -> Tensor:
-        """The mean: the middle of the action's distribution after squashing, too."""
+        """Return the mean: the middle of the action's distribution after squashing, too."""
         return torch.where(self._mask, self._mean, 0.0)
 
     def softened(self, temperature: float) -> SquashedGaussian:

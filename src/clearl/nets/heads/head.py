@@ -39,7 +39,7 @@ class Distribution(Protocol):
         ...
 
     def mode(self) -> Tensor:
-        """The likeliest action."""
+        """Return the likeliest action."""
         ...
 
     def softened(self, temperature: float) -> Distribution:
@@ -63,7 +63,10 @@ class Head(Protocol):
         ...
 
     def distribution(self, policy: Tensor, mask: Tensor | None = None) -> Distribution:
-        """The policy at some steps; `mask` [..., mask_size] bool, broadcast, leaves out what a task does not have."""
+        """Return the policy at some steps.
+
+        `mask` [..., mask_size] bool, broadcast, leaves out what a task does not have.
+        """
         ...
 
     def embed(self, action: Tensor) -> Tensor:
