@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,9 +13,11 @@ from clearl.config import RunConfig
 from clearl.spaces import TaskSpec
 from clearl.tasks.actions import MASK_KEY, TaskActions, common_actions, describe_actions
 from clearl.tasks.drawing import draw_record
+from clearl.tasks.gymnasium_vectors import GymnasiumVector
 from clearl.tasks.loop import LoopEnvs
 from clearl.tasks.observations import ObservationWriter, TaskObservations, common_observation, describe_observations
 from clearl.tasks.success import ANY_STEP
+from clearl.tasks.suite import Envs
 
 
 class EnvironmentSuite(ABC):
@@ -23,19 +25,22 @@ class EnvironmentSuite(ABC):
 
     name: str
 
-    def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
+    def __init__(
+        self, tasks: Sequence[str], config: RunConfig, *, make_vector: Callable[[str, int], Any | None] | None = None
+    ) -> None:
+        """`make_vector` gives the `gymnasium.vector.VectorEnv` of a task and a number, None where it has none."""
         self.tasks = tuple(tasks)
+        self._make_vector = make_vector or (lambda task, num_envs: None)
         self._sticky = config.sticky_action_probability or 0.0
         self._repeat = config.action_repeat or 1
         self._observations: dict[str, TaskObservations] = {}
         self._actions: dict[str, TaskActions] = {}
         masked = False
         for task in self.tasks:
-            env = self.make_env(task)
-            self._observations[task] = TaskObservations(describe_observations(task, env.observation_space))
-            self._actions[task] = TaskActions(describe_actions(task, env.action_space))
-            masked = masked or _masks_states(env)
-            env.close()
+            observation_space, action_space, masks_states = self._look_at(task)
+            self._observations[task] = TaskObservations(describe_observations(task, observation_space))
+            self._actions[task] = TaskActions(describe_actions(task, action_space))
+            masked = masked or masks_states
         action = common_actions(self._actions)
         mask_size = action.mask_size if masked and action.choices else 0
         observation = common_observation(self._observations, stack=config.frame_stack or 1, mask_size=mask_size)
@@ -54,7 +59,10 @@ class EnvironmentSuite(ABC):
     def observations(self, task: str) -> TaskObservations:
         return self._observations[task]
 
-    def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> LoopEnvs:
+    def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> Envs:
+        if (vector := self._make_vector(task, num_envs)) is not None:
+            observations, actions = self._observations[task], self._actions[task]
+            return GymnasiumVector(task, vector, seed=seed, spec=self.spec, observations=observations, actions=actions)
         observation, action = self.spec.observation, self.spec.action
         return LoopEnvs(
             task,
@@ -70,6 +78,19 @@ class EnvironmentSuite(ABC):
 
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:
         return draw_record(frame, self._observations[task], self.spec.observation)
+
+    def _look_at(self, task: str) -> tuple[Any, Any, bool]:
+        """Spaces of the task's environments, and whether they say what their states allow."""
+        vector = self._make_vector(task, 1)
+        env = self.make_env(task) if vector is None else vector
+        spaces = (
+            (env.observation_space, env.action_space)
+            if vector is None
+            else (env.single_observation_space, env.single_action_space)
+        )
+        masks_states = _masks_states(env)
+        env.close()
+        return (*spaces, masks_states)
 
     def _one(self, task: str) -> _Controls:
         from gymnasium.wrappers import StickyAction

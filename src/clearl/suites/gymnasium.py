@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from clearl.config import RunConfig
-from clearl.errors import MissingExtraError
+from clearl.errors import ConfigError, MissingExtraError
 from clearl.suites.environments import EnvironmentSuite
 from clearl.suites.settings import GymnasiumSettings
-from clearl.tasks.single import make_env
+from clearl.tasks.single import has_vector, make_env, make_vector
 
 
 class GymnasiumSuite(EnvironmentSuite):
@@ -24,7 +25,17 @@ class GymnasiumSuite(EnvironmentSuite):
     def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
         if importlib.util.find_spec("gymnasium") is None:
             raise MissingExtraError("suite gym", "gymnasium", "install it with: pip install gymnasium")
-        super().__init__(tasks, config)
+        super().__init__(tasks, config, make_vector=partial(_make_vector, config))
 
     def make_env(self, task: str) -> Any:
         return make_env(task)
+
+
+def _make_vector(config: RunConfig, task: str, num_envs: int) -> Any | None:
+    registered, alone = has_vector(task)
+    if not registered or not (config.vector_entry_point or alone):
+        return None
+    for name in ("action_repeat", "sticky_action_probability"):
+        if getattr(config, name) not in (None, 0, 1):
+            raise ConfigError(f"{task} is a vector environment, which {name} cannot change; leave it at its default")
+    return make_vector(task, num_envs)

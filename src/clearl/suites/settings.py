@@ -31,6 +31,10 @@ class StickyActions:
 class GymnasiumSettings(StickyActions, ActionRepeat):
     """Gymnasium"""
 
+    vector_entry_point: Annotated[
+        bool, "step ids that register a vector entry point as one vector; those that register nothing else always are"
+    ] = False
+
 
 @dataclass(frozen=True)
 class AtariSettings(StickyActions, ActionRepeat):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import sys
 import traceback
 from collections.abc import Iterator
@@ -41,6 +42,52 @@ def env_keywords(env_id: str) -> tuple[str, ...]:
         return () if entry is None else constructor_keywords(entry if callable(entry) else load_env_creator(entry))
     except (gymnasium.error.Error, ImportError, AttributeError, ValueError):
         return ()  # making it says what is wrong
+
+
+def has_vector(task: str) -> tuple[bool, bool]:
+    """Whether the id of a task registers a vector entry point, and whether it registers nothing else."""
+    import gymnasium
+
+    env_id = split_task(task)[0]
+    if find_maker(env_id) is not None:
+        return False, False
+    try:
+        spec = _spec(env_id)
+    except (gymnasium.error.Error, ImportError, ValueError):
+        return False, False  # making it says what is wrong
+    return spec.vector_entry_point is not None, spec.entry_point is None
+
+
+def make_vector(task: str, num_envs: int) -> Any:
+    """The vector environment that the id of a task registers; parameters are keywords of its constructor."""
+    import gymnasium
+    from gymnasium.envs.registration import load_env_creator
+
+    env_id, given = split_task(task)
+    parameters: dict[str, Any] = {**given}
+    entry: Any = _spec(env_id).vector_entry_point
+    known = constructor_keywords(load_env_creator(entry) if isinstance(entry, str) else entry)
+    for name in parameters:
+        if name not in known or name == "num_envs":
+            raise UnknownNameError(f"parameter of the vector environment {env_id}", name, set(known) - {"num_envs"})
+    try:
+        with _kept_torch_defaults():
+            return gymnasium.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **parameters)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"Gymnasium cannot make {env_id!r}: {error}; install it or correct its name") from error
+    except (Exception, SystemExit) as error:  # whatever a user's environment raises is shown with its traceback
+        problem = f"it could not be made: {type(error).__name__}: {error}\n{traceback.format_exc().rstrip()}"
+        raise EnvironmentFaultError(env_id, 0, 0, problem) from error
+
+
+def _spec(env_id: str) -> Any:
+    """What is registered for an id; of `module:Env-v0` the module is imported first."""
+    import gymnasium
+
+    module, _, name = env_id.rpartition(":")
+    if module:
+        importlib.import_module(module)
+    return gymnasium.spec(name)
 
 
 def list_parameters(task: str) -> Parameters:

@@ -1,0 +1,210 @@
+"""Gymnasium's vector environments as ours, whichever of its three autoreset modes they have.
+
+Our truncated episodes end with a step that is ignored (`EnvStep`). A vector that resets in the step after an end has
+that step itself. One that resets in the same step, or on demand, cannot hold one environment back while the others act:
+the first action of the next episode is played unseen instead, and neither it nor its reward is trained on.
+"""
+
+from __future__ import annotations
+
+import copy
+import traceback
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+
+from clearl.errors import ConfigError, EnvironmentFaultError
+from clearl.seeding import derive
+from clearl.spaces import MASK_FIELD, TaskSpec
+from clearl.tasks.actions import MASK_KEY, TaskActions
+from clearl.tasks.autoreset import NextStepAutoreset
+from clearl.tasks.loop import FLOAT32_MAX
+from clearl.tasks.observations import ObservationWriter, TaskObservations
+from clearl.tasks.success import ANY_STEP, LAST_STEP, Successes
+from clearl.types import EnvStep
+
+
+class GymnasiumVector:
+    """Implements `Envs` with a `gymnasium.vector.VectorEnv`."""
+
+    def __init__(
+        self, task: str, vector: Any, *, seed: int, spec: TaskSpec, observations: TaskObservations, actions: TaskActions
+    ) -> None:
+        self.num_envs = int(vector.num_envs)
+        self._task, self._vector, self._spec, self._observations = task, vector, spec, observations
+        self._seed: int | None = seed
+        self._writer = ObservationWriter(observations, spec.observation)
+        self._write_mask = actions.mask_writer(spec.action) if spec.observation.mask_size else None
+        self._convert = actions.converter(spec.action)
+        self._mode = autoreset_mode(task, vector)
+        self._next_step = NextStepAutoreset(self.num_envs)
+        self._unseen = np.zeros(self.num_envs, bool)
+        """Environments that have begun an episode whose first frame nobody was shown."""
+        self._successes = Successes(self.num_envs)
+        self._steps = 0
+
+    def reset(self, *, seed: int | None = None) -> np.ndarray:
+        seed, self._seed = self._seed if seed is None else seed, None
+        observations, info = self._ask("reset", seed=None if seed is None else derive(seed) & 0x7FFFFFFF)
+        self._next_step.reset()
+        self._unseen[:] = False
+        self._successes.begin(slice(None))
+        return self._frames(observations, info, np.ones(self.num_envs, bool))
+
+    def step(self, actions: np.ndarray) -> EnvStep:
+        from gymnasium.vector.utils import concatenate, create_empty_array
+
+        if actions.dtype.kind == "f" and not np.isfinite(actions).all():
+            slot = int(np.flatnonzero(~np.isfinite(actions).reshape(len(actions), -1).all(1))[0])
+            self._fault(slot, f"the policy chose the action {actions[slot].tolist()}; lower learning_rate")
+        self._steps += 1
+        space = self._vector.single_action_space
+        batch = concatenate(space, self._convert(actions), create_empty_array(space, self.num_envs))
+        observations, reward, terminated, truncated, info = self._ask("step", batch)
+        reward = self._checked(np.asarray(reward, np.float64))
+        terminated, truncated = (np.array(flags, bool) for flags in (terminated, truncated))
+        if self._mode == "NextStep":
+            return self._after_next_step(observations, info, reward, terminated, truncated)
+        return self._after_reset(observations, info, reward, terminated, truncated)
+
+    def get_state(self) -> None:
+        """None: Gymnasium has no way to save environments."""
+
+    def set_state(self, state: dict[str, Any]) -> np.ndarray:
+        raise NotImplementedError("these environments have no state to go on from: get_state gave None")
+
+    def close(self) -> None:
+        self._vector.close()
+
+    def _after_next_step(
+        self, observations: Any, info: Mapping[str, Any], reward: np.ndarray, terminated: np.ndarray,
+        truncated: np.ndarray,
+    ) -> EnvStep:  # fmt: skip
+        """The step after an end resets: its answer opens an episode."""
+        frames = self._frames(observations, info, ~(terminated | truncated))
+        answer = self._next_step.answer(frames, reward, terminated, truncated)
+        self._successes.begin(answer.first)
+        success = self._see_successes(info, answer.valid)
+        return EnvStep(
+            frames, np.where(answer.valid, reward, np.float32(0)), answer.terminated, answer.truncated, answer.valid,
+            answer.first, success,
+        )  # fmt: skip
+
+    def _after_reset(
+        self, observations: Any, info: Mapping[str, Any], reward: np.ndarray, terminated: np.ndarray,
+        truncated: np.ndarray,
+    ) -> EnvStep:  # fmt: skip
+        """Whoever is through has begun anew, or does so here."""
+        over, unseen = terminated | truncated, self._unseen
+        cut = truncated & ~terminated & ~unseen
+        success = self._see_successes(info, ~unseen & ~over, self._final_info(info), ~unseen & over)
+        frames = self._frames(observations, info, ~over if self._mode == "Disabled" else ~unseen | over)
+        last = self._last_observations(observations, info, cut)
+        if self._mode == "Disabled" and over.any():
+            observations, info = self._ask("reset", options={"reset_mask": over})
+            frames[over] = self._frames(observations, info, over)[over]
+        for slot, observation in last.items():
+            # The action that follows is played in the next episode: the mask of its first state stays.
+            mask = frames[slot][MASK_FIELD].copy() if self._write_mask is not None else None
+            frames[slot] = np.zeros((), frames.dtype)
+            self._write_one(slot, observation, frames)
+            if mask is not None:
+                frames[slot][MASK_FIELD] = mask
+        terminated &= ~unseen
+        self._successes.begin(unseen | terminated)
+        self._unseen = cut
+        return EnvStep(
+            frames, np.where(unseen, np.float32(0), reward), terminated, cut, ~unseen, unseen | terminated, success
+        )
+
+    def _final_info(self, info: Mapping[str, Any]) -> Mapping[str, Any]:
+        return info.get("final_info", {}) if self._mode == "SameStep" else info
+
+    def _last_observations(self, observations: Any, info: Mapping[str, Any], cut: np.ndarray) -> dict[int, Any]:
+        """What truncated episodes ended with, by slot; copied, as a reset may write over it."""
+        slots = np.flatnonzero(cut).tolist()
+        if slots and self._mode == "SameStep":
+            if "final_obs" not in info:
+                problem = 'a truncated episode needs its last observation in info["final_obs"]; Gymnasium asks for it'
+                self._fault(slots[0], problem)
+            observations = info["final_obs"]
+        return {slot: copy.deepcopy(self._observations.member(observations, slot)) for slot in slots}
+
+    def _frames(self, observations: Any, info: Mapping[str, Any], acting: np.ndarray) -> np.ndarray:
+        """All observations as frames; where `acting`, with the state's mask."""
+        frames = self._empty()
+        for slot in range(self.num_envs):
+            masked = acting[slot] and _has(info, MASK_KEY, slot)
+            mask = {MASK_KEY: _member(info[MASK_KEY], slot)} if masked else {}
+            self._write(slot, observations, mask, frames)
+        return frames
+
+    def _write(self, slot: int, observations: Any, mask: Mapping[str, Any], frames: np.ndarray) -> None:
+        try:
+            observation = self._observations.member(observations, slot)
+        except (IndexError, TypeError, ValueError) as error:
+            self._fault(slot, f"the observations are no batch of {self.num_envs}: {error}")
+        self._write_one(slot, observation, frames)
+        if self._write_mask is not None and (problem := self._write_mask(mask, frames[slot])) is not None:
+            self._fault(slot, problem)
+
+    def _write_one(self, slot: int, observation: Any, frames: np.ndarray) -> None:
+        if (problem := self._writer.write(observation, frames[slot])) is not None:
+            self._fault(slot, problem)
+
+    def _see_successes(
+        self, info: Mapping[str, Any], places: np.ndarray, final_info: Mapping[str, Any] | None = None,
+        ended: np.ndarray | None = None,
+    ) -> np.ndarray | None:  # fmt: skip
+        """Take in what infos tell at `places`, and final infos where episodes `ended`; the successes so far."""
+        for source, slots in ((info, places), (final_info or {}, ended)):
+            for key in (ANY_STEP, LAST_STEP):
+                for slot in np.flatnonzero(slots).tolist() if key in source and slots is not None else ():
+                    if _has(source, key, slot):
+                        problem = self._successes.see(slot, {key: _member(source[key], slot)})
+                        if problem is not None:
+                            self._fault(slot, problem)
+        return self._successes.so_far()
+
+    def _empty(self) -> np.ndarray:
+        observation = self._spec.observation
+        return np.zeros((self.num_envs, *observation.frame_shape), observation.frame_dtype)
+
+    def _checked(self, reward: np.ndarray) -> np.ndarray:
+        bad = ~(np.abs(reward) <= FLOAT32_MAX)  # true for NaN, too
+        if bad.any():
+            slot = int(np.flatnonzero(bad)[0])
+            self._fault(slot, f"the reward is {reward[slot]}, which is no finite number in float32")
+        return reward.astype(np.float32)
+
+    def _ask(self, method: str, *args: Any, **options: Any) -> Any:
+        try:
+            return getattr(self._vector, method)(*args, **options)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever an environment raises is reported
+            text = "".join(traceback.format_exception(error)).rstrip()
+            self._fault(0, f"{method} of the vector raised {type(error).__name__}: {error}\n{text}", error)
+
+    def _fault(self, slot: int, problem: str, cause: BaseException | None = None) -> NoReturn:
+        raise EnvironmentFaultError(self._task, slot, self._steps, problem) from cause
+
+
+def autoreset_mode(task: str, vector: Any) -> str:
+    """ "NextStep", "SameStep" or "Disabled", as the vector's metadata say."""
+    mode = vector.metadata.get("autoreset_mode")
+    value = getattr(mode, "value", mode)
+    if value not in ("NextStep", "SameStep", "Disabled"):
+        raise ConfigError(
+            f"{task}: its vector environment does not say how it resets (metadata['autoreset_mode'] is {mode!r}); "
+            "set it to a gymnasium.vector.AutoresetMode"
+        )
+    return value
+
+
+def _has(info: Mapping[str, Any], key: str, slot: int) -> bool:
+    """Whether an info of a vector has a key for one environment; `_key` says for which, where it is there."""
+    return key in info and bool(np.asarray(info.get(f"_{key}", True)).reshape(-1)[slot if f"_{key}" in info else 0])
+
+
+def _member(values: Any, slot: int) -> Any:
+    return tuple(part[slot] for part in values) if isinstance(values, tuple) else values[slot]
