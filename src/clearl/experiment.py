@@ -57,7 +57,15 @@ from clearl.spaces import spec_from_json, spec_to_json
 from clearl.storage.checkpoints import CheckpointStore, fitting
 from clearl.tasks.plan import Plan, plan_from_json
 from clearl.tasks.suite import Suite
-from clearl.wiring import FACTORY_ENTRY, RunFactory, method_plans, open_context, run_suite, stored_network
+from clearl.wiring import (
+    FACTORY_ENTRY,
+    RunFactory,
+    method_plans,
+    open_context,
+    run_suite,
+    saved_checkpoints,
+    stored_network,
+)
 
 
 @dataclass(frozen=True)
@@ -141,7 +149,7 @@ def load_agent(path: Path, *, trust: bool = False) -> Agent:
     if parts := run_dir.meta.get("parts"):
         listed = ", ".join(str(run_dir.path / str(part)) for part in parts)
         raise RunDirectoryError(f"{path} holds one agent for each task; say which with task=, or load one of: {listed}")
-    saved = CheckpointStore(run_dir.checkpoints_path).newest()
+    saved = saved_checkpoints(run_dir).newest()
     if saved is None:
         raise RunDirectoryError(f"{path} holds no checkpoint yet; let the run go on, or stop it with Ctrl-C")
     if trust:
@@ -229,7 +237,7 @@ def _open_console(config: RunConfig, plan: Plan, run_dir: RunDir, stack: ExitSta
 
 
 def _with_checkpoint(error: DivergedError, run_dir: RunDir) -> DivergedError:
-    saved = CheckpointStore(run_dir.checkpoints_path).newest()
+    saved = saved_checkpoints(run_dir).newest()
     where = "there is no checkpoint yet" if saved is None else f"the last good checkpoint is {saved.path}"
     return DivergedError(f"{error}; {where}")
 

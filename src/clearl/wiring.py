@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from clearl.runtimes.host import cores
 from clearl.runtimes.recorder import Recorder
 from clearl.runtimes.runtime import Factory, RunContext, RunSpec
 from clearl.seeding import derive
-from clearl.spaces import TaskSpec
+from clearl.spaces import TaskSpec, spec_from_json
 from clearl.storage.checkpoints import CheckpointStore
 from clearl.suites import make_suite
 from clearl.tasks.plan import Plan, lengthened
@@ -94,8 +94,13 @@ class RunFactory:
 
     @cached_property
     def codec(self) -> Codec:
-        """The codec that all shards and the intake of this process share."""
-        return Codec(self.layout)
+        """The codec that all shards and the intake of this process share; reads what the run held before it grew."""
+        source, layouts = str(self.run_dir / META_FILE), [self.layout]
+        for each in self.replay.earlier:
+            spec = spec_from_json(each["spec"], source) if "spec" in each else self.suite.spec
+            if (layout := replace(self.layout, spec=spec)) not in layouts:
+                layouts.append(layout)
+        return Codec(self.layout, layouts[1:])
 
     @cached_property
     def replay(self) -> ReplaySize:
@@ -192,10 +197,15 @@ def open_context(spec: RunSpec, factory: Factory) -> Iterator[RunContext]:
     assert isinstance(factory, RunFactory)
     config, run_dir = spec.config, RunDir(spec.run_dir)
     assert factory.replay.capacity_unrolls > 0  # refuses damaged meta data before training
+
     # Where the metrics end before a checkpoint's position, the older one can write the missing rows again.
+    def check(state: Mapping[str, Any]) -> None:
+        check_checkpoint_spec(run_dir, state)
+        check_position(run_dir.path, state.get("metrics_position"))
+
     checkpoints = CheckpointStore(
         run_dir.checkpoints_path,
-        check=lambda state: check_position(run_dir.path, state.get("metrics_position")),
+        check=check,
         on_first=lambda: run_dir.update_meta(checkpointed=True),
     )
     checkpoints.clean()
@@ -222,6 +232,17 @@ def open_context(spec: RunSpec, factory: Factory) -> Iterator[RunContext]:
             run_dir=run_dir.path,
             stop=spec.stop,
         )
+
+
+def saved_checkpoints(run_dir: RunDir) -> CheckpointStore:
+    """The checkpoints of a run, for those who read them."""
+    return CheckpointStore(run_dir.checkpoints_path, check=lambda state: check_checkpoint_spec(run_dir, state))
+
+
+def check_checkpoint_spec(run_dir: RunDir, state: Mapping[str, Any]) -> None:
+    """Pass over a checkpoint of a network that was to grow, where a crash came before the run knew of it."""
+    if "spec" in state and state["spec"] != run_dir.meta.get("spec"):
+        raise CorruptFileError("it belongs to an extension of the run that was cut off")
 
 
 def run_frames(config: RunConfig) -> int:

@@ -54,6 +54,10 @@ class Optimizer(ABC):
         elif state:
             self._reset_part(param, state, index)
 
+    def initial(self, index: int) -> State:
+        """The state of a parameter, by its place among all, before its first step."""
+        return self._initial(self.params[index].detach())
+
     def tensors(self) -> State:
         """Return the whole state, named `index of the parameter/name`."""
         return {f"{i}/{name}": tensor for i, state in enumerate(self._states) for name, tensor in state.items()}

@@ -12,6 +12,7 @@ from clearl.config import RunConfig
 from clearl.methods.anchors import Anchors, select
 from clearl.methods.fisher import diagonal_fisher
 from clearl.methods.fisher_memory import FisherMemory
+from clearl.nets.growth import NetworkGrowth
 from clearl.nets.network import PolicyNetwork, as_module
 from clearl.seeding import derive, generator
 from clearl.types import Batch, Visit
@@ -102,6 +103,19 @@ class Consolidation:
     def state(self) -> dict[str, Any]:
         position = {"visit": self._visit, "task": self._task, "added": self.memory.added}
         return position | {"anchors": self.anchors.state(), "gradient_ratio": self.gradient_ratio}
+
+    def grown(self, tensors: Mapping[str, Tensor], growth: NetworkGrowth, prefix: str = "") -> dict[str, Tensor]:
+        """What `tensors` gave, for a held network that has grown; `prefix` is what its parameters have in `growth`.
+
+        New weights mattered for no task so far: their Fisher is 0.
+        """
+        held = [name for name in tensors if name.startswith("anchors/")]
+        grown = {}
+        for kind in dict.fromkeys(f"{name.rpartition('/')[0]}/" for name in held):  # "anchors/0/fisher/", ...
+            padded = growth.like_parameters(select(tensors, kind), prefix=prefix)
+            grown |= {kind + name: tensor for name, tensor in padded.items()}
+        memory = self.memory.grown(select(tensors, "memory/"), growth.spaces)
+        return grown | {f"memory/{name}": tensor for name, tensor in memory.items()}
 
     def restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         self._visit, self._task = state["visit"], state["task"]

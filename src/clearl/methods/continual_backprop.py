@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from clearl.config import RunConfig
 from clearl.errors import ConfigError
-from clearl.methods.method import Method, OptimizerState, Wrapper
+from clearl.methods.method import Method, OptimizerState, Wrapper, cannot_grow
 from clearl.methods.settings import ContinualBackpropSettings
+from clearl.nets.growth import NetworkGrowth
 from clearl.nets.network import ActorCritic, PolicyNetwork
 from clearl.nets.torsos import Conv, Dense, Torso
 from clearl.seeding import derive
@@ -105,6 +106,12 @@ class ContinualBackprop(Wrapper):
 
     def own_state(self) -> dict[str, Any]:
         return {"owed": [layer.owed for layer in self.layers], "replaced": self.replaced}
+
+    def grown_own(self, tensors: Mapping[str, Tensor], growth: NetworkGrowth) -> dict[str, Tensor]:
+        """A torso grows in its inputs; its units are as many as before."""
+        if any(tensors[name].shape != tensor.shape for name, tensor in self.own_tensors().items()):
+            raise cannot_grow(self)
+        return dict(tensors)
 
     def restore_own(self, network: PolicyNetwork, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         self.replaced = int(state["replaced"])

@@ -13,6 +13,7 @@ from clearl.methods.anchors import Anchors, OnlineAnchor, TaskAnchors, select
 from clearl.methods.consolidation import Consolidation, FisherOptions, fisher_options
 from clearl.methods.method import Method, Wrapper
 from clearl.methods.settings import EwcSettings, OnlineEwcSettings
+from clearl.nets.growth import NetworkGrowth
 from clearl.nets.network import PolicyNetwork
 from clearl.types import Batch, Visit
 
@@ -54,6 +55,10 @@ class _Elastic(Wrapper):
 
     def own_state(self) -> dict[str, Any]:
         return {"ewc": self.consolidation.state()}
+
+    def grown_own(self, tensors: Mapping[str, Tensor], growth: NetworkGrowth) -> dict[str, Tensor]:
+        grown = self.consolidation.grown(select(tensors, "ewc/"), growth)
+        return {f"ewc/{name}": tensor for name, tensor in grown.items()}
 
     def restore_own(self, network: PolicyNetwork, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         self.consolidation.restore(select(tensors, "ewc/"), state["ewc"])

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from clearl.errors import ConfigError
+from clearl.growth import Growth
 from clearl.nets.network import StepInput
 from clearl.seeding import generator
 from clearl.types import Batch
+from clearl.unroll import as_plain, from_plain
 
 Windows = dict[str, Tensor]
 """Pieces of unrolls, window axis first: the inputs [N, L, ...], valid [N, L], core_state [N, S], and mask [N, A], or
@@ -58,6 +60,20 @@ class FisherMemory:
 
     def tensors(self) -> dict[str, Tensor]:
         return {name: part[: min(self.added, self.batches)] for name, part in self._ring.items()}
+
+    def grown(self, tensors: Mapping[str, Tensor], growth: Growth) -> dict[str, Tensor]:
+        """What `tensors` gave, with observations, actions and masks of the larger spaces."""
+        spec = growth.old.observation
+        dtype = spec.record_dtype if spec.is_record else spec.frame_dtype
+        change: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+            "observation": lambda shown: as_plain(growth.observation(from_plain(shown, dtype))),
+            "last_action": growth.action,
+            "mask": growth.mask,
+        }
+        return {
+            name: torch.from_numpy(change[name](part.cpu().numpy())) if name in change else part
+            for name, part in tensors.items()
+        }
 
     def restore(self, tensors: Mapping[str, Tensor], added: int) -> None:
         self.added, self._ring = added, {}

@@ -15,6 +15,7 @@ from torch import Tensor
 from clearl.config import RunConfig
 from clearl.methods.method import Method, Wrapper
 from clearl.methods.settings import L2InitSettings
+from clearl.nets.growth import NetworkGrowth
 from clearl.nets.network import PolicyNetwork, as_module
 
 START = "start/"
@@ -56,6 +57,11 @@ class L2Init(Wrapper):
 
     def own_tensors(self) -> dict[str, Tensor]:
         return {START + name: tensor for name, tensor in self._start.items()}
+
+    def grown_own(self, tensors: Mapping[str, Tensor], growth: NetworkGrowth) -> dict[str, Tensor]:
+        """New weights are held to where they begin."""
+        start = {name.removeprefix(START): tensor for name, tensor in tensors.items()}
+        return {START + name: tensor for name, tensor in growth.like_parameters(start, fresh=True).items()}
 
     def restore_own(self, network: PolicyNetwork, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         self._start = {name.removeprefix(START): tensor for name, tensor in tensors.items()}

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from clearl.config import RunConfig
 from clearl.errors import ConfigError
+from clearl.nets.growth import NetworkGrowth
 from clearl.nets.network import PolicyNetwork
 from clearl.types import Batch, Visit
 
@@ -90,6 +91,20 @@ class Method(ABC):
         """Continue from `tensors` and `state`."""
         assert not tensors and not state, f"{type(self).__name__} keeps no state of its own"
 
+    def grown(self, tensors: Mapping[str, Tensor], growth: NetworkGrowth) -> dict[str, Tensor]:
+        """What `tensors` gave, fitted to a network that has grown since; refused by methods that do not say how."""
+        if tensors:
+            raise cannot_grow(self)
+        return {}
+
+
+def cannot_grow(method: Method) -> ConfigError:
+    """The error for a method that keeps tensors and does not override `grown` or `grown_own`."""
+    return ConfigError(
+        f"the agent cannot grow to the next tasks: {method.label or type(method).__name__} keeps state of the old "
+        "network and does not say how it grows; go on with another method"
+    )
+
 
 class Wrapper(Method):
     """A method around another: everything is the base's unless overridden. `Ewc(L2Init(Clear()))`.
@@ -149,6 +164,18 @@ class Wrapper(Method):
         self.base.restore(network, inner, state["base"])
         own = {name: tensor.clone() for name, tensor in tensors.items() if not name.startswith(BASE)}
         self.restore_own(network, own, {name: value for name, value in state.items() if name != "base"})
+
+    def grown(self, tensors: Mapping[str, Tensor], growth: NetworkGrowth) -> dict[str, Tensor]:
+        inner = {name.removeprefix(BASE): tensor for name, tensor in tensors.items() if name.startswith(BASE)}
+        own = {name: tensor for name, tensor in tensors.items() if not name.startswith(BASE)}
+        base = self.base.grown(inner, growth)
+        return {BASE + name: tensor for name, tensor in base.items()} | self.grown_own(own, growth)
+
+    def grown_own(self, tensors: Mapping[str, Tensor], growth: NetworkGrowth) -> dict[str, Tensor]:
+        """What `own_tensors` gave, fitted to a network that has grown since."""
+        if tensors:
+            raise cannot_grow(self)
+        return {}
 
     def own_tensors(self) -> dict[str, Tensor]:
         """Return the wrapper's own part of `tensors`."""

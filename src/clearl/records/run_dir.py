@@ -84,6 +84,9 @@ class RunDir:
             raise CorruptFileError(f"{path} is missing; a run cannot go on without its settings")
         data, meta = read_plain(path, cap_nbytes=_CONFIG_CAP_NBYTES), self.meta
         expected = meta.get("config_sha256")
+        pending = str(meta.get("pending_config") or "").encode()
+        if expected is not None and _sha256(data) != expected == _sha256(pending):
+            data = pending  # a crash came before the file was written
         if expected is not None and _sha256(data) not in (expected, meta.get("next_config_sha256")):
             raise CorruptFileError(
                 f"{path} was changed after the run was made; put it back, or start a new run with the new settings"
@@ -94,13 +97,15 @@ class RunDir:
             raise CorruptFileError(f"{path} is not text in UTF-8") from None
 
     def change_config(self, text: str, **fields: Any) -> None:
-        """Replace the config of the run, then `fields` of its meta data.
+        """Replace the config of the run and `fields` of its meta data, all or nothing.
 
-        A crash in between leaves the old config or the new one, and either is accepted.
+        Both are in `meta.json` from one moment to the next; the file of the config follows.
         """
-        self.update_meta(next_config_sha256=_sha256(text.encode()))
+        self.update_meta(
+            config_sha256=_sha256(text.encode()), next_config_sha256=None, pending_config=text, **fields
+        )  # fmt: skip
         write_atomically(self.path / CONFIG_FILE, text.encode())
-        self.update_meta(config_sha256=_sha256(text.encode()), next_config_sha256=None, **fields)
+        self.update_meta(pending_config=None)
 
     def remove_run(self) -> None:
         """Delete the run, and nothing else. `meta.json` goes first: without it a directory holds no run."""

@@ -11,6 +11,7 @@ import numpy as np
 import zstandard
 
 from clearl.errors import ConfigError, CorruptFileError
+from clearl.growth import Growth
 from clearl.unroll import Payload, Unroll, UnrollLayout
 
 _VERSION = 1
@@ -57,7 +58,8 @@ class Codec:
     Many unrolls are packed at once, field by field: with small frames NumPy's calls cost more than the bytes.
     """
 
-    def __init__(self, layout: UnrollLayout) -> None:
+    def __init__(self, layout: UnrollLayout, earlier: Sequence[UnrollLayout] = ()) -> None:
+        """`earlier`: layouts that the run had before its spaces grew, whose payloads are padded when they are read."""
         self.layout = layout
         self._dtype = _payload_dtype(layout)
         self._parts = [
@@ -68,6 +70,12 @@ class Codec:
             for name, field in layout.fields.items()
         ]  # fmt: skip
         self.raw_nbytes, self.max_nbytes = self._dtype.itemsize, max_payload_nbytes(layout)
+        self._earlier = {codec.raw_nbytes: codec for codec in map(Codec, earlier)}
+        if len({self.raw_nbytes, *self._earlier}) <= len(earlier):
+            raise ConfigError(
+                "the agent cannot grow to the next tasks: its unrolls are so short that those of the old spaces take "
+                "as many bytes as the new ones"
+            )
         self._scratch = np.zeros(max(1, _AT_ONCE_NBYTES // self.raw_nbytes), self._dtype)
         # A memoryview of the fields themselves would have to describe each of them, for every unroll anew.
         self._scratch_bytes = self._scratch.view(np.uint8).data
@@ -106,6 +114,8 @@ class Codec:
 
     def decode_each(self, payloads: Sequence[Payload], rows: Unroll, indices: Sequence[int]) -> None:
         """The unrolls in `payloads`, written to `rows` at `indices`."""
+        if self._earlier:
+            payloads, indices = self._decode_earlier(payloads, rows, indices)
         arrays = rows.named()
         for some, many in zip(self._chunks(indices), self._chunks(payloads), strict=True):
             places = _places(some)
@@ -117,6 +127,21 @@ class Codec:
                     values = bools.reshape(len(some), *part.shape)
                 arrays[part.name][places] = values
 
+    def _decode_earlier(
+        self, payloads: Sequence[Payload], rows: Unroll, indices: Sequence[int]
+    ) -> tuple[list[Payload], list[int]]:
+        """Write unrolls of earlier layouts to `rows`; the payloads that are left, and where they belong."""
+        left: list[tuple[Payload, int]] = []
+        for payload, index in zip(payloads, indices, strict=True):
+            codec = self._earlier.get(_raw_nbytes(payload))
+            if codec is None:
+                left.append((payload, index))
+                continue
+            grown = Growth(codec.layout.spec, self.layout.spec).unroll(codec.decode(payload))
+            for name, array in grown.named().items():
+                rows.named()[name][index] = array
+        return [payload for payload, _ in left], [index for _, index in left]
+
     def check(self, payload: Payload) -> Payload:
         """The same payload, or an error if it is not one of this layout; what is compressed is not looked at."""
         if payload[: len(self._beginning)] == self._beginning and len(payload) <= self.max_nbytes:
@@ -124,6 +149,8 @@ class Codec:
         if len(payload) < _HEADER.size or len(payload) > self.max_nbytes:
             raise CorruptFileError(f"a replay payload of {len(payload)} bytes is out of range for this layout")
         version, raw_nbytes = _HEADER.unpack_from(payload)
+        if raw_nbytes in self._earlier:
+            return self._earlier[raw_nbytes].check(payload)
         if version != _VERSION:
             raise CorruptFileError(f"a replay payload has version {version}, this clearl reads version {_VERSION}")
         try:
@@ -156,6 +183,10 @@ class Codec:
     def _chunks(self, items: Sequence[T]) -> Iterator[list[T]]:
         for start in range(0, len(items), len(self._scratch)):
             yield list(items[start : start + len(self._scratch)])
+
+
+def _raw_nbytes(payload: Payload) -> int:
+    return _HEADER.unpack_from(payload)[1] if len(payload) >= _HEADER.size else 0
 
 
 def _places(indices: list[int]) -> slice | list[int]:

@@ -136,6 +136,10 @@ class CheckpointStore:
             return found
         return None
 
+    def drop_after(self, kept: Path) -> None:
+        """Remove checkpoints newer than `kept`: of something that was begun from it and never came to be."""
+        self._drop_all_but(*self.paths()[: self.paths().index(kept) + 1])
+
     def clean(self) -> None:
         """Remove what a crash left half written. Only for the process that trains: readers must not touch a run."""
         for path in self.path.glob(f"{_TEMPORARY}*"):

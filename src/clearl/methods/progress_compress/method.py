@@ -23,6 +23,7 @@ from clearl.methods.ewc import check_gamma, check_wrapped
 from clearl.methods.method import Method, OptimizerState, Wrapper
 from clearl.methods.progress_compress.two_columns import ACTIVE, KNOWLEDGE_BASE, TwoColumns
 from clearl.methods.settings import ProgressCompressSettings
+from clearl.nets.growth import NetworkGrowth
 from clearl.nets.network import ActorCritic, PolicyNetwork, StepInput
 from clearl.types import Batch, Visit
 
@@ -135,6 +136,10 @@ class ProgressCompress(Wrapper):
 
     def own_state(self) -> dict[str, Any]:
         return {"ewc": self.consolidation.state(), "compressing": self.compressing, "restart": self._restart}
+
+    def grown_own(self, tensors: Mapping[str, Tensor], growth: NetworkGrowth) -> dict[str, Tensor]:
+        grown = self.consolidation.grown(select(tensors, "ewc/"), growth, f"{KNOWLEDGE_BASE}.")
+        return {f"ewc/{name}": tensor for name, tensor in grown.items()}
 
     def restore_own(self, network: PolicyNetwork, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         self.consolidation.restore(select(tensors, "ewc/"), state["ewc"])

@@ -10,24 +10,25 @@ that reads a run (resume, report, live page) sees one longer run. Nothing is cha
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from clearl import __version__
+from clearl.acting.agent import agent_tasks, tasks_to_json
 from clearl.config import RunConfig, diff, from_yaml, settings, to_yaml, with_alternatives_unset
+from clearl.continuation.copying import copy_run, empty
+from clearl.continuation.tree import next_tree, sequences_of
 from clearl.errors import ConfigError, CorruptFileError, RunDirectoryError, UnknownNameError
+from clearl.growth import Growth
 from clearl.records.run_dir import RunDir, claimed_directory, holds_run, refuse_foreign
-from clearl.records.schema import METRICS_FILE
-from clearl.spaces import spec_from_json
-from clearl.storage.checkpoints import CheckpointStore, Saved
-from clearl.storage.switch_weights import SWITCHES_DIR
+from clearl.spaces import spec_from_json, spec_to_json
+from clearl.storage.checkpoints import Saved
 from clearl.suites import make_suite
 from clearl.tasks.plan import Plan, Segment, plan_from_json
-from clearl.wiring import ReplaySize, RunFactory, method_plans
+from clearl.tasks.suite import Suite
+from clearl.wiring import ReplaySize, RunFactory, method_plans, saved_checkpoints
 
 _FIXED = {
     "seed": "every random number of the run follows from it",
@@ -40,7 +41,6 @@ _FIXED = {
     "action_repeat": "a step would be another number of frames",
 }
 """Settings that cannot change when a run goes on, with the reason."""
-_MIXING = ("pairs", "replay_ratio", "replay_fraction", "method")
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,12 @@ class Extension:
     replay_lost: bool
     """The run had a replay buffer, and its files are no longer there."""
     flags: dict[str, Any]
+    growth: Growth | None
+    """How the spaces of the agent grow; None where the next tasks fit into those that it has."""
+    tree: dict[str, Any]
+    """The checkpoint with which the next segments begin."""
+    meta: dict[str, Any]
+    """What the meta data say of the agent's spaces and tasks from now on."""
 
     @property
     def changes(self) -> dict[str, tuple[Any, Any]]:
@@ -76,20 +82,27 @@ def plan_extension(source: Path, flags: Mapping[str, Any]) -> Extension:
     run_dir = RunDir.open(Path(source).absolute())
     before = from_yaml(run_dir.config_text, str(run_dir.path))
     _check_source(run_dir, before)
-    saved = CheckpointStore(run_dir.checkpoints_path).newest()
+    saved = saved_checkpoints(run_dir).newest()
     if saved is None:
         raise RunDirectoryError(f"{source} holds no checkpoint, so there is no agent to go on with")
     config, next_tasks = _next_config(before, dict(flags))
-    _check_spec(run_dir, config)
+    suite = make_suite(config.suite, config.tasks, config)
+    spec = spec_from_json(run_dir.meta.get("spec"), str(run_dir.path))
+    growth = Growth(spec, suite.spec) if suite.spec != spec else None
     old = plan_from_json(run_dir.meta["plan"])
     past = _past(old, saved.json["cursor"])
     new = _next_plan(replace(config, tasks=next_tasks), next_tasks)
     evaluate = tuple(dict.fromkeys((*old.evaluate, *new.evaluate)))
     plan = Plan(new.name, (*past, *new.segments), evaluate, new.frames_scale)
-    replay = _replay(run_dir, config, plan, flags)
+    replay = _replay(run_dir, config, suite, plan, flags)
     had = run_dir.meta.get("replay", {}).get("forecast") != "no replay"
     lost = had and not (run_dir.replay_path.is_dir() and any(run_dir.replay_path.iterdir()))
-    return Extension(run_dir.path, saved, before, config, plan, len(past), replay, lost, dict(flags))
+    factory = RunFactory(config, suite, run_dir.path, _size(run_dir, replay))
+    tree = next_tree(saved, before, factory, plan, len(past), sequences_of(saved.tree, run_dir.meta, config), growth)
+    meta = {"spec": spec_to_json(suite.spec), "tasks": tasks_to_json(agent_tasks(suite))}
+    return Extension(
+        run_dir.path, saved, before, config, plan, len(past), replay, lost, dict(flags), growth, tree, meta
+    )
 
 
 def extend_run(extension: Extension) -> None:
@@ -111,8 +124,8 @@ def fork_run(extension: Extension, out: Path) -> int:
     making = out.with_name(f".{out.name}.making")
     source = RunDir(extension.source)
     with claimed_directory(making), source.locked():
-        _empty(making)
-        copied = _copy(source, making, extension.saved)
+        empty(making)
+        copied = copy_run(source, making, extension.saved)
         _apply(extension, RunDir(making), source=extension.source)
         if out.exists():
             out.rmdir()  # empty, or it would have been refused
@@ -177,17 +190,6 @@ def _next_config(before: RunConfig, flags: dict[str, Any]) -> tuple[RunConfig, t
     return replace(before, **changed), next_tasks
 
 
-def _check_spec(run_dir: RunDir, config: RunConfig) -> None:
-    """Refuse next tasks whose spec, together with the old ones, is not the one that the network was built for."""
-    old = spec_from_json(run_dir.meta.get("spec"), str(run_dir.path))
-    new = make_suite(config.suite, config.tasks, config).spec
-    if new != old:
-        raise ConfigError(
-            f"the next tasks need other spaces than the agent has ({new} instead of {old}); "
-            "observations and actions must fit into those of the tasks that it was trained on"
-        )
-
-
 def _next_plan(config: RunConfig, tasks: Sequence[str]) -> Plan:
     plans = method_plans(config, tasks)
     if len(plans) > 1:
@@ -208,10 +210,9 @@ def _past(plan: Plan, cursor: Mapping[str, Any]) -> tuple[Segment, ...]:
     return (*done, replace(current, frames=granted - start, episodes=None, extra_frames=0))
 
 
-def _replay(run_dir: RunDir, config: RunConfig, plan: Plan, flags: Mapping[str, Any]) -> dict[str, Any]:
+def _replay(run_dir: RunDir, config: RunConfig, suite: Suite, plan: Plan, flags: Mapping[str, Any]) -> dict[str, Any]:
     """Where replay is kept and how much of it: as before, unless the user says otherwise or there was none."""
     before = run_dir.meta.get("replay", {})
-    suite = make_suite(config.suite, config.tasks, config)
     now = RunFactory(config, suite, run_dir.path).plan_replay(plan)
     if before.get("forecast") == "no replay":
         return now
@@ -224,14 +225,12 @@ def _replay(run_dir: RunDir, config: RunConfig, plan: Plan, flags: Mapping[str, 
 def _apply(extension: Extension, run_dir: RunDir, source: Path | None = None) -> None:
     """Write the checkpoint to go on from, then settings and plan: the checkpoint alone changes nothing."""
     meta = run_dir.meta
-    store = CheckpointStore(run_dir.checkpoints_path)
-    tree = _next_tree(extension, run_dir)
-    store.save(tree)
-    before = meta.get("replay", {})
-    sequences = _sequences(extension.saved.tree, meta, extension.config)
-    capacity = {"capacity_unrolls": before.get("capacity_unrolls", 1), "sequences": sequences}
+    store = saved_checkpoints(run_dir)
+    store.drop_after(run_dir.checkpoints_path / extension.saved.path.name)  # left by an extension that was cut off
+    store.save(extension.tree)
+    sequences = sequences_of(extension.saved.tree, meta, extension.config)
     # Kept in the meta data as well: a method without replay writes no sequences into its checkpoints.
-    replay = {**extension.replay, "sequences": sequences, "earlier": [*before.get("earlier", []), capacity]}
+    replay = {**extension.replay, "sequences": sequences, "earlier": _earlier(meta, sequences)}
     entry = {
         "source": None if source is None else str(source), "frames": extension.frames, "clearl": __version__,
         "segments": extension.kept_segments, "flags": _plain(extension.flags),
@@ -241,85 +240,19 @@ def _apply(extension: Extension, run_dir: RunDir, source: Path | None = None) ->
         to_yaml(config),
         status="interrupted", metrics_bytes=None, plan=asdict(extension.plan), replay=replay, method=config.method,
         suite=config.suite, protocol=config.protocol, extensions=[*meta.get("extensions", []), entry],
+        **extension.meta,
     )  # fmt: skip
 
 
-def _next_tree(extension: Extension, run_dir: RunDir) -> dict[str, Any]:
-    """The checkpoint with which the next segments begin."""
-    before, config, tree = extension.before, extension.config, dict(extension.saved.tree)
-    suite = make_suite(config.suite, config.tasks, config)
-    size = ReplaySize(extension.replay["capacity_unrolls"], extension.replay["store"])
-    factory = RunFactory(config, suite, run_dir.path, size)
-    learner = factory.learner(extension.plan)
-    tensors, state = tree["learner"]["tensors"], tree["learner"]["state"]
-    learner.take_over(
-        tensors, state, optimizer=config.optimizer == before.optimizer, method=config.method == before.method
-    )
-    tree["learner"] = {"tensors": learner.tensors(), "state": learner.state()}
-    if any(getattr(before, name) != getattr(config, name) for name in (*_MIXING, "batch_unrolls")):
-        tree["mixer"] = factory.mixer().state()
-        rows, slots = factory.intake().state()
-        tree["intake"] = {"rows": rows, "slots": slots}
-    cursor = dict(tree["cursor"])
-    planned = [segment.frames for segment in extension.plan.segments[: extension.kept_segments]]
-    boundary = sum(frames or 0 for frames in planned) if None not in planned else cursor["granted_frames"]
-    cursor |= {"segment": extension.kept_segments, "segment_start": boundary, "segment_episodes": 0}
-    return tree | {
-        "cursor": cursor, "actor": None, "finished": False, "planned_segments": extension.kept_segments,
-        "shards": _sequences(tree, run_dir.meta, config) if factory.method.replay_fraction > 0 else [],
-        "segment": min(int(tree.get("segment", extension.kept_segments)), extension.kept_segments),
-    }  # fmt: skip
+def _earlier(meta: Mapping[str, Any], sequences: Sequence[int]) -> list[dict[str, Any]]:
+    """Capacities and spaces that the replay buffer has had, each with the sequences at which it ended."""
+    before = meta.get("replay", {})
+    ended = {"capacity_unrolls": before.get("capacity_unrolls", 1), "sequences": sequences, "spec": meta.get("spec")}
+    return [*before.get("earlier", []), ended]
 
 
-def _sequences(tree: Mapping[str, Any], meta: Mapping[str, Any], config: RunConfig) -> list[int]:
-    """How many unrolls each slot has offered to replay; in the meta data after a method that had none."""
-    return [int(n) for n in tree["shards"] or meta.get("replay", {}).get("sequences") or [0] * config.slots]
-
-
-def _copy(source: RunDir, target: Path, saved: Saved) -> int:
-    """Copy a run up to its checkpoint; bytes of replay that were copied and not linked."""
-    position = int(saved.json["metrics_position"])
-    with open(source.metrics_path, "rb") as rows, open(target / METRICS_FILE, "wb") as copy:
-        copy.write(rows.read(position))
-        os.fsync(copy.fileno())
-    (target / "checkpoints").mkdir()
-    shutil.copytree(saved.path, target / "checkpoints" / saved.path.name)
-    if (source.path / SWITCHES_DIR).is_dir():
-        shutil.copytree(source.path / SWITCHES_DIR, target / SWITCHES_DIR)
-    copied = _copy_replay(source.replay_path, target / "replay")
-    RunDir.begin(target, config_text=source.config_text, meta=source.meta)
-    return copied
-
-
-def _copy_replay(source: Path, target: Path) -> int:
-    """Segment files of the buffer: full ones are never written to again and can be shared, the last is copied."""
-    copied = 0
-    for shard in sorted(source.iterdir()) if source.is_dir() else ():
-        (target / shard.name).mkdir(parents=True)
-        files = sorted(path for path in shard.iterdir() if path.suffix == ".seg")
-        for file in files:
-            place = target / shard.name / file.name
-            if file == files[-1] or not _link(file, place):
-                shutil.copyfile(file, place)
-                copied += place.stat().st_size
-    return copied
-
-
-def _link(file: Path, place: Path) -> bool:
-    try:
-        os.link(file, place)
-    except OSError:  # another file system, or one without links
-        return False
-    return True
-
-
-def _empty(directory: Path) -> None:
-    """Remove what an earlier attempt left."""
-    for path in directory.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name != ".lock":
-            path.unlink()
+def _size(run_dir: RunDir, replay: Mapping[str, Any]) -> ReplaySize:
+    return ReplaySize(replay["capacity_unrolls"], replay["store"], _earlier(run_dir.meta, []))
 
 
 def _plain(flags: Mapping[str, Any]) -> dict[str, Any]:
