@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import prod
-from typing import cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import torch
@@ -24,7 +24,6 @@ from clearl.nets.heads.gaussian import GaussianHead
 from clearl.nets.network import ActorCritic, PolicyNetwork, as_module
 from clearl.nets.records import VECTOR_FEATURES, Encoders, RecordInput
 from clearl.nets.torsos import Conv, Dense, PlainTorso, Section, Shape, Torso
-from clearl.nets.two_columns import Adaptor, TwoColumns
 from clearl.spaces import ObservationSpec
 
 Places = tuple[np.ndarray | None, ...]
@@ -44,7 +43,7 @@ class NetworkGrowth:
             raise _refusal("its network would have other layers")
         self._places = {
             name: places
-            for name, places in _network(old, new, spaces)
+            for name, places in _network_places(old, new, spaces)
             if name in before and before[name].shape != after[name].shape
         }
         self.fresh = {name: self._start(name, tensor.cpu()) for name, tensor in after.items()}
@@ -106,28 +105,35 @@ def _refusal(problem: str) -> ConfigError:
     return ConfigError(f"the agent cannot grow to the next tasks: {problem}")
 
 
-def _network(old: PolicyNetwork, new: PolicyNetwork, spaces: Growth) -> Named:
-    if isinstance(old, TwoColumns) and isinstance(new, TwoColumns):
-        for column in ("active", "knowledge_base"):
-            yield from _below(column, _column(getattr(old, column), getattr(new, column), spaces))
-        yield from _adaptors(old, new)
-        yield from _below("policy_adaptor", _head_adaptor(_rows(old.head, spaces)))
-    elif isinstance(old, ActorCritic) and isinstance(new, ActorCritic):
-        yield from _column(old, new, spaces)
-    else:
-        raise _refusal(f"{type(old).__name__} is no network that is known to grow")
+@runtime_checkable
+class Grows(Protocol):
+    """A network of more than one column, which says where its parameters lie in a larger one of its kind."""
+
+    def grown_places(self, larger: Any, spaces: Growth) -> Named:
+        """Places by the name of the parameter, for all that may have grown; see `column_places`."""
+        ...
 
 
-def _below(prefix: str, named: Named) -> Named:
+def _network_places(old: PolicyNetwork, new: PolicyNetwork, spaces: Growth) -> Named:
+    if isinstance(old, ActorCritic) and isinstance(new, ActorCritic):
+        return column_places(old, new, spaces)
+    if isinstance(old, Grows):
+        return old.grown_places(new, spaces)
+    raise _refusal(f"{type(old).__name__} is no network that is known to grow")
+
+
+def below(prefix: str, named: Named) -> Named:
+    """The same of a part of a network that is called `prefix`."""
     return ((f"{prefix}.{name}", places) for name, places in named)
 
 
-def _column(old: ActorCritic, new: ActorCritic, spaces: Growth) -> Named:
+def column_places(old: ActorCritic, new: ActorCritic, spaces: Growth) -> Named:
+    """Where the parameters of a plain network lie in a larger one."""
     if spaces.old.observation != spaces.new.observation:
-        yield from _below("torso", _torso(old.torso, new.torso, spaces))
+        yield from below("torso", _torso(old.torso, new.torso, spaces))
     if spaces.old.action == spaces.new.action:
         return
-    rows = _rows(old.head, spaces)
+    rows = policy_rows(old.head, spaces)
     yield from (("policy.weight", (rows,)), ("policy.bias", (rows,)))
     for prefix, head in (("head", old.head), ("head.reals", getattr(old.head, "reals", None))):
         if isinstance(head, GaussianHead) and head.free_std is not None:
@@ -138,7 +144,7 @@ def _column(old: ActorCritic, new: ActorCritic, spaces: Growth) -> Named:
         yield "core.weight_input", (None, np.concatenate([np.arange(features), embedded, [whole - 1]]))
 
 
-def _rows(old: Head, spaces: Growth) -> np.ndarray:
+def policy_rows(old: Head, spaces: Growth) -> np.ndarray:
     """Rows of the policy layer: logits, means, then deviations where they come from the network."""
     return spaces.policy_places[: old.raw_size]
 
@@ -156,30 +162,30 @@ def _torso(old: nn.Module, new: nn.Module, spaces: Growth) -> Named:
         yield from (("inputs.normalise.mean", (reals,)), ("inputs.normalise.variance", (reals,)))
     first, fresh = stages[0]
     if isinstance(first, Encoders) and isinstance(fresh, Encoders):
-        yield from _below("stages.0", _encoders(first, fresh, before, after, vector))
+        yield from below("stages.0", _encoders(first, fresh, before, after, vector))
         yield "stages.1.linear.weight", (None, _joined_places(first, fresh))
     elif isinstance(new.inputs, RecordInput):
         yield "stages.0.linear.weight", (None, vector)
     else:
-        yield from _below("stages", _chain(stages, before.stack, before.parts[""].shape, after.parts[""].shape))
+        yield from below("stages", _chain(stages, before.stack, before.parts[""].shape, after.parts[""].shape))
 
 
 def _chain(stages: list[tuple[nn.Module, nn.Module]], stack: int, shape: Shape, grown: Shape) -> Named:
     """Stages over one array: the first sees more channels or numbers, the first dense one more places of an image."""
-    inputs: np.ndarray = _corner((stack, *shape), (stack, *grown))
+    inputs: np.ndarray = corner_places((stack, *shape), (stack, *grown))
     for index, (stage, fresh) in enumerate(stages):
         if isinstance(stage, Section) and shape[1:] != grown[1:]:
             raise _refusal(f"images of {grown[1:]} instead of {shape[1:]}, which a residual torso pads at the border")
         if isinstance(stage, Conv | Section) and index == 0:
             name = "linear" if isinstance(stage, Conv) else "enter.0"
-            yield f"{index}.{name}.weight", (None, _corner((stack, shape[0]), (stack, grown[0])))
+            yield f"{index}.{name}.weight", (None, corner_places((stack, shape[0]), (stack, grown[0])))
         elif isinstance(stage, Dense) and isinstance(fresh, Dense):
             yield f"{index}.linear.weight", (None, inputs)
             return
-        inputs = _corner(stage.out_shape, fresh.out_shape)  # type: ignore[arg-type]  # stages have it
+        inputs = corner_places(stage.out_shape, fresh.out_shape)  # type: ignore[arg-type]  # stages have it
 
 
-def _corner(shape: Shape, grown: Shape) -> np.ndarray:
+def corner_places(shape: Shape, grown: Shape) -> np.ndarray:
     """Where the entries of an array lie in a larger one of which it is the first corner, both flattened."""
     return np.arange(prod(grown)).reshape(grown)[tuple(slice(0, size) for size in shape)].ravel()
 
@@ -197,7 +203,7 @@ def _vector_places(old: ObservationSpec, new: ObservationSpec) -> np.ndarray:
         starts[name], total = total, total + prod(new.shapes[name])
     places = [
         starts[name]
-        + _corner((old.stack_of(name), *old.parts[name].shape), (new.stack_of(name), *new.parts[name].shape))
+        + corner_places((old.stack_of(name), *old.parts[name].shape), (new.stack_of(name), *new.parts[name].shape))
         for name in _vector_parts(old)
     ]
     return np.concatenate([np.zeros(0, np.int64), *places])
@@ -216,7 +222,7 @@ def _encoders(
         torsos = cast(Torso, old.images[index]), cast(Torso, new.images[index])
         stages = list(zip(torsos[0].stages, torsos[1].stages, strict=False))
         chain = _chain(stages, before.stack_of(name), before.parts[name].shape, after.parts[name].shape)
-        yield from _below(f"images.{index}.stages", chain)
+        yield from below(f"images.{index}.stages", chain)
     if old.vector is not None:
         yield "vector.linear.weight", (None, vector)
 
@@ -226,17 +232,3 @@ def _joined_places(old: Encoders, new: Encoders) -> np.ndarray:
     images = sum(cast(Torso, torso).out_size for torso in old.images)
     vector = new.out_shape[0] - VECTOR_FEATURES + np.arange(VECTOR_FEATURES if old.vector is not None else 0)
     return np.concatenate([np.arange(images), vector]).astype(np.int64)
-
-
-def _adaptors(old: TwoColumns, new: TwoColumns) -> Named:
-    """What an adaptor adds to a dense layer comes from as many places as the image before it has."""
-    chains = cast(Torso, old.active.torso).chain, cast(Torso, new.active.torso).chain
-    for index, (stage, fresh) in enumerate(zip(*chains, strict=True)):
-        if index + 1 < len(chains[0]) and isinstance(chains[0][index + 1], Dense):
-            narrow = cast(Adaptor, old.adaptors[index]).project.weight.shape[0]  # type: ignore[union-attr]  # a layer
-            shapes = (narrow, *stage.out_shape[1:]), (narrow, *fresh.out_shape[1:])
-            yield f"adaptors.{index}.lift.1.weight", (None, _corner(*shapes))
-
-
-def _head_adaptor(rows: np.ndarray) -> Named:
-    yield from (("lift.weight", (rows,)), ("gate", (rows,)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -9,9 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from clearl.errors import ConfigError
+from clearl.growth import Growth
+from clearl.nets.growth import Places, below, column_places, corner_places, policy_rows
 from clearl.nets.heads import Head
 from clearl.nets.network import ActorCritic, StepInput, StepOutput, initialise
-from clearl.nets.torsos import Torso
+from clearl.nets.torsos import Dense, Torso
 from clearl.seeding import derive
 
 ACTIVE, KNOWLEDGE_BASE = "active", "knowledge_base"
@@ -139,6 +142,19 @@ class TwoColumns(nn.Module):
     def knowledge_state(self, state: Tensor) -> Tensor:
         """Return the knowledge base's part of a recurrent state [B, core_size]."""
         return state[:, self.active.core_size :]
+
+    def grown_places(self, larger: TwoColumns, spaces: Growth) -> Iterator[tuple[str, Places]]:
+        """Where the parameters of both columns and of the adaptors lie in a larger network."""
+        for column in (ACTIVE, KNOWLEDGE_BASE):
+            yield from below(column, column_places(getattr(self, column), getattr(larger, column), spaces))
+        rows = policy_rows(self.head, spaces)
+        yield from below("policy_adaptor", iter([("lift.weight", (rows,)), ("gate", (rows,))]))
+        chains = _torso(self.active).chain, _torso(larger.active).chain
+        for index, (before, after) in enumerate(zip(*(chain[:-1] for chain in chains), strict=False)):
+            if isinstance(chains[0][index + 1], Dense):  # it is fed from every place of the image before it
+                narrow = max(1, before.out_shape[0] // 2)
+                shapes = (narrow, *before.out_shape[1:]), (narrow, *after.out_shape[1:])
+                yield f"adaptors.{index}.lift.1.weight", (None, corner_places(*shapes))
 
     def _unroll_knowledge_base(self, inputs: StepInput, state: Tensor) -> StepOutput:
         prepared = _torso(self.knowledge_base).prepare(inputs.observation.flatten(0, 1))
