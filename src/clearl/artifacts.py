@@ -118,7 +118,7 @@ def export_agent(
     if graphs := [name for name in formats if name != "clearl"]:
         write_graph(trained.agent, graphs, out)
     if card_for is not None:
-        write_card(path, out, load_as=card_for)
+        write_card(path, out, load_as=card_for if "clearl" in formats else None)
         write_atomically(out / CONFIG_FILE, to_yaml(trained.config).encode())
     return trained.agent.origin
 

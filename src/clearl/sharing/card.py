@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import yaml
 
-from clearl import __version__
 from clearl.records.table import MetricsTable
 from clearl.report.load import load_run
 from clearl.report.names import clean_name
@@ -38,8 +38,8 @@ class TaskResult:
     """Mean drop of the return while the task was not trained; None where it never was absent."""
 
 
-def write_card(run_path: Path, out: Path, *, load_as: str) -> None:
-    """Write the card of a run into `out`, with copies of its videos; `load_as` is what `load_agent` is given there."""
+def write_card(run_path: Path, out: Path, *, load_as: str | None) -> None:
+    """Write the card of a run into `out`, with copies of its videos; `load_as` is what `load_agent` takes, if any."""
     run = load_run(run_path)
     videos = _copy_videos(run_path / VIDEO_DIR, out / VIDEO_DIR)
     text = card_text(run, task_results(run), videos, load_as=load_as)
@@ -58,7 +58,7 @@ def task_results(run: Run) -> list[TaskResult]:
     ]
 
 
-def card_text(run: Run, results: Sequence[TaskResult], videos: Sequence[str], *, load_as: str) -> str:
+def card_text(run: Run, results: Sequence[TaskResult], videos: Sequence[str], *, load_as: str | None) -> str:
     front = yaml.safe_dump(_front_matter(run, results), sort_keys=False, allow_unicode=True)
     return f"---\n{front}---\n\n" + "\n".join(_body(run, results, videos, load_as)) + "\n"
 
@@ -85,11 +85,12 @@ def _indexed(result: TaskResult) -> dict[str, Any]:
     }
 
 
-def _body(run: Run, results: Sequence[TaskResult], videos: Sequence[str], load_as: str) -> Iterator[str]:
+def _body(run: Run, results: Sequence[TaskResult], videos: Sequence[str], load_as: str | None) -> Iterator[str]:
     names = ", ".join(_escaped(result.task) for result in results)
     yield f"# {_escaped(_method(run))} on {names}\n"
+    version = _escaped(str(run.meta.get("clearl")))
     yield (
-        f"One agent for {len(results)} task{'s' * (len(results) != 1)}, trained with clearl {__version__} "
+        f"One agent for {len(results)} task{'s' * (len(results) != 1)}, trained with clearl {version} "
         f"(protocol {_escaped(run.protocol)}, seed {run.seed}, {run.seen_frames:,.0f} environment frames).\n"
     )
     yield "| task | return | episodes | forgetting |\n|---|---|---|---|"
@@ -99,9 +100,9 @@ def _body(run: Run, results: Sequence[TaskResult], videos: Sequence[str], load_a
     yield "\nReturns are undiscounted and unclipped, of the last evaluation, +/- the deviation over its episodes."
     yield "Forgetting is the mean drop of the return while the task was not trained; less is better.\n"
     yield from (f"![{_escaped(Path(video).stem)}]({video})\n" for video in videos)
-    yield _fenced(
-        "python", f'import clearl\n\nagent = clearl.load_agent("{load_as}")\nagent.act(observation, task=...)'
-    )
+    if load_as is not None:
+        use = f'import clearl\n\nagent = clearl.load_agent("{load_as}")\nagent.act(observation, task=...)'
+        yield _fenced("python", use)
     yield "\n## Settings\n"
     yield _fenced("yaml", yaml.safe_dump(run.config, allow_unicode=True).rstrip())
 
@@ -127,7 +128,7 @@ def _fenced(language: str, text: str) -> str:
 
 
 def _copy_videos(source: Path, target: Path) -> list[str]:
-    """Names of the copies, relative to the card."""
+    """Addresses of the copies, relative to the card."""
     if not source.is_dir():
         return []
     files = sorted(file for file in source.iterdir() if file.suffix in _VIDEO_KINDS and file.is_file())
@@ -135,4 +136,4 @@ def _copy_videos(source: Path, target: Path) -> list[str]:
     for file in small:
         target.mkdir(exist_ok=True)
         shutil.copyfile(file, target / file.name)
-    return [f"{target.name}/{file.name}" for file in small]
+    return [f"{target.name}/{quote(file.name)}" for file in small]

@@ -20,6 +20,8 @@ from clearl.errors import ClearlError, ConfigError
 from clearl.experiment import run
 from clearl.records.schema import seal
 from clearl.records.table import MetricsTable
+from clearl.report.run import Run
+from clearl.sharing.card import TaskResult, card_text
 from clearl.sharing.hub import HubError, HubName
 
 hub_package = pytest.importorskip("huggingface_hub")
@@ -89,6 +91,8 @@ def test_the_card_tells_results_forgetting_settings_and_video(trained: Path, tmp
     assert [metric["type"] for metric in results["freeway"]] == ["mean_reward"]
     assert "![breakout](videos/breakout.gif)" in body and "method: clear" in body
     assert f'load_agent("{tmp_path / "agent"}")' in body
+    assert main(["export", str(trained), "--out", str(tmp_path / "graph"), "--card", "--format", "torch"]) == 0
+    assert "load_agent" not in (tmp_path / "graph" / "README.md").read_text()
 
 
 @pytest.mark.parametrize("name", ["lab", "lab/../x", "a/b/c", "lab/a b", "/x", "lab/", "lab/x@"])
@@ -165,3 +169,13 @@ def test_without_the_package_the_extra_is_named(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ClearlError, match=r"clearl\[hub\]"):
         clearl.load_agent("hf:lab/x")
+
+
+def test_names_of_a_run_do_nothing_in_the_card() -> None:
+    run = Run(Path("x"), {"label": "a\n---\nb", "clearl": "<b>"}, {"tasks": "```\n# heading"}, {}, (), None, 0.0)
+    nasty = "x|y](http://z) <script>\n# z"
+    text = card_text(run, [TaskResult(nasty, 1.0, None, 1, None)], [], load_as=None)
+    assert text.count("\n---\n") == 1 and "<script>" not in text.partition("\n---\n")[2].replace("\\<", "")
+    about = yaml.safe_load(text.split("---\n")[1])
+    assert about["model-index"][0]["results"][0]["dataset"]["name"].startswith("x|y](http://z) <script>?# z")
+    assert "````yaml\n" in text
