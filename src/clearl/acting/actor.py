@@ -29,11 +29,11 @@ class Episode:
 
 
 EpisodeSums = dict[str, tuple[float, ...]]
-"""Of each task that episodes ended in: their number, the sum of their returns, the sum of their steps."""
+"""By task, of the episodes that ended: their number, the sum of their returns, the sum of their steps."""
 
 
 def sum_episodes(episodes: Iterable[Episode]) -> EpisodeSums:
-    """What rows say of episodes, in a form that can be sent and added up."""
+    """Sum up episodes by task, in a form that can be sent and added."""
     sums: EpisodeSums = {}
     for episode in episodes:
         sums = add_episodes(sums, {episode.task: (1.0, float(episode.score), float(episode.steps))})
@@ -41,7 +41,7 @@ def sum_episodes(episodes: Iterable[Episode]) -> EpisodeSums:
 
 
 def add_episodes(sums: EpisodeSums, more: EpisodeSums) -> EpisodeSums:
-    """Both together."""
+    """Add two sums of episodes."""
     added = {task: tuple(a + b for a, b in zip(sums.get(task, (0.0,) * 3), m, strict=True)) for task, m in more.items()}
     return {**sums, **added}
 
@@ -67,7 +67,7 @@ class Actor:
         self._steps = np.zeros(count, np.int64)
 
     def assign(self, tasks: Sequence[str]) -> None:
-        """Say which task each slot plays from now on; a slot whose task changes starts a new episode."""
+        """Assign a task to each slot; a slot whose task changes starts a new episode."""
         if list(tasks) == self._tasks:
             return
         self._tasks = list(tasks)
@@ -82,7 +82,7 @@ class Actor:
 
     @torch.inference_mode()
     def fill(self, rows: Unroll) -> list[Episode]:
-        """One unroll for every slot into `rows`; the episodes that ended in it."""
+        """Play one unroll for every slot into `rows`; return the episodes that ended in it."""
         stack, steps, stepper = self.layout.spec.observation.stack, self.layout.unroll_steps, self._stepper
         rows.frames[:, :stack] = self._window
         rows.first[:, :stack] = self._window_first
@@ -127,7 +127,7 @@ class Actor:
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
+        """Restore `state`."""
         self._tasks, self._environments.starts = list(state["tasks"]), int(state["starts"])
         self._environments.restore(state["groups"])
         self._rng.bit_generator.state = state["rng"]

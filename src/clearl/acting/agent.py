@@ -1,4 +1,4 @@
-"""What a run trained, ready to act: observations in, actions out."""
+"""A trained agent, ready to act: observations in, actions out."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from clearl.tasks.suite import DescribesActions, DescribesObservations, Suite
 
 @dataclass(frozen=True)
 class AgentTask:
-    """What an agent must know of a task to act in it."""
+    """The facts about a task that an agent needs to act in it."""
 
     mask: np.ndarray
     """[mask_size] bool: what the task has of the actions of the spec."""
     actions: TaskActions | None
-    """How the environment takes them; None where it takes the number of the choice."""
+    """The environment's form of actions; None where it takes the number of the choice."""
     observations: TaskObservations | None = None
-    """How the environment shows itself; None where it gives frames."""
+    """The environment's form of observations; None where it gives frames."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Agent:
         channels: int | None = None,
         deterministic: bool = False,
     ) -> Any:
-        """The action for an observation, as the environment takes it; or one for each of a batch of observations.
+        """Choose the action for an observation, as the environment takes it, or one for each of a batch.
 
         It is sampled, or the likeliest if `deterministic`. `task` names what the agent was trained on, and with it the
         actions that exist there; it may be left out where there was one task only. `mask` leaves out more of them.
@@ -116,7 +116,7 @@ class Agent:
         return fit_frames(observation, self.spec, channels)
 
     def _shown(self, observation: Any) -> TaskObservations | None:
-        """What is known of observations of this shape, where it is not said of which task they are."""
+        """Find the form of observations by their shape, where no task is named."""
         known = [task.observations for task in self.tasks.values() if task.observations is not None]
         if self.spec.observation.is_record or len(known) < len(self.tasks):
             return None
@@ -180,7 +180,7 @@ def agent_tasks(suite: Suite) -> dict[str, AgentTask]:
 
 
 def tasks_to_json(tasks: Mapping[str, AgentTask]) -> dict[str, Any]:
-    """As `tasks_from_json` reads them."""
+    """Convert tasks to the JSON that `tasks_from_json` reads."""
     return {
         name: {
             "mask": task.mask.tolist(),

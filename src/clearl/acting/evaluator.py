@@ -35,7 +35,7 @@ class Evaluation:
     others: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Scores of further columns of the network on the same task."""
     success_rates: Mapping[str, float] = field(default_factory=dict)
-    """By column, the share of episodes that succeeded; empty where the environment tells of no success."""
+    """By column, the share of episodes that succeeded; empty where the environment reports no success."""
 
     @property
     def mean(self) -> float:
@@ -83,7 +83,7 @@ class Evaluator:
         training: Sequence[str] = (),
         cancelled: Callable[[], bool] = lambda: False,
     ) -> list[Evaluation]:
-        """The `index`-th evaluation of each task: its seed depends on nothing else, so that a resumed run agrees.
+        """Make the `index`-th evaluation of each task: its seed depends on nothing else, so that a resumed run agrees.
 
         An evaluation at a switch plays `switch_episodes`, with random numbers of its own. Tasks in `training` may be
         evaluated with several columns of a network, on the same seeds.
@@ -113,7 +113,7 @@ class Evaluator:
     def _play(
         self, tasks: Sequence[str], index: int, column: str, *, switch: bool, cancelled: Callable[[], bool]
     ) -> list[_Played]:
-        """One episode of each environment of each task.
+        """Play one episode of each environment of each task.
 
         All tasks are played at the same time: an action for all their episodes costs little more than for one task's.
         """
@@ -187,7 +187,7 @@ def _noise(head: Head, rng: np.random.Generator, mask: np.ndarray) -> Iterator[n
 
 
 class _Players:
-    """Who still plays; the score of each first episode, and whether it succeeded."""
+    """The episodes still under way; the score of each first episode, and whether it succeeded."""
 
     def __init__(self, count: int) -> None:
         self.playing = np.ones(count, bool)
@@ -195,7 +195,7 @@ class _Players:
         self.success, self.told = np.zeros(count, bool), np.zeros(count, bool)
 
     def score_step(self, places: slice, step: EnvStep) -> None:
-        """Count what a step at some places brought."""
+        """Add the rewards of a step at some places."""
         playing = self.playing[places]
         # Without an end before it, only a rebuilt environment begins an episode: its score begins anew, too.
         if len(begun := np.flatnonzero(playing & step.first & ~step.terminated)):

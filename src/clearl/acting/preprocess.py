@@ -1,4 +1,4 @@
-"""What happens to frames and rewards between the environment and the network, the same in acting and in learning."""
+"""Preprocessing of frames and rewards between the environment and the network, the same in acting and learning."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WORDS = (2, 4, 8)  # bytes of the unsigned integers there are
 
 
 def stack_indices(first: np.ndarray, stack: int) -> np.ndarray:
-    """Return which frames make up each observation.
+    """Return the indices of the frames that make up each observation.
 
     Args: `first` [B, T+stack] marks frames that open an episode. Returns [B, T+1, stack]: for each observation the
     positions of its frames, oldest first; before the start of an episode its first frame is repeated.
@@ -25,7 +25,7 @@ def stack_indices(first: np.ndarray, stack: int) -> np.ndarray:
 
 
 def stack_frames(frames: np.ndarray, first: np.ndarray, stack: int) -> np.ndarray:
-    """Observations [B, T+1, stack*C, ...] out of frames [B, T+stack, C, ...] that were stored once.
+    """Build observations [B, T+1, stack*C, ...] from frames [B, T+stack, C, ...] that were stored once.
 
     A stack lies in memory time first and channels last, as batches and convolutions want it: putting it there at once
     takes a third of the time that stacking and turning it around takes. A stack of one is the frames themselves.
@@ -85,7 +85,7 @@ def _shift(stacked: np.ndarray, newest: np.ndarray, first: np.ndarray, *, out: n
 
 
 def observe(frames: np.ndarray, first: np.ndarray, spec: ObservationSpec) -> np.ndarray:
-    """Observations [B, T+1, ...] out of frames [B, T+stack, ...], whether they are arrays or records."""
+    """Build observations [B, T+1, ...] from frames [B, T+stack, ...], whether they are arrays or records."""
     if not spec.is_record:
         return stack_frames(frames, first, spec.stack)
     if spec.stack == 1:
@@ -124,7 +124,7 @@ def _with_masks(shown: np.ndarray, frames: np.ndarray, spec: ObservationSpec) ->
 
 
 def as_tensor(observation: np.ndarray) -> torch.Tensor:
-    """For the network: arrays as they are, records as their bytes [..., nbytes]."""
+    """Convert for the network: arrays as they are, records as their bytes [..., nbytes]."""
     if observation.dtype.names is None:
         return torch.from_numpy(observation)
     whole = np.ascontiguousarray(observation)
@@ -132,13 +132,13 @@ def as_tensor(observation: np.ndarray) -> torch.Tensor:
 
 
 def cleared(action: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """Actions [..., *action_shape], 0 where `first` [...]: before an episode there was none."""
+    """Return actions [..., *action_shape] with 0 where `first` [...]: before an episode there was none."""
     spread = first.reshape(*first.shape, *[1] * (action.ndim - first.ndim))
     return np.where(spread, action.dtype.type(0), action)
 
 
 def clip_reward(reward: np.ndarray, kind: str) -> np.ndarray:
-    """Rewards as the learner sees them: `unit` [-1, 1], `soft_asymmetric` as DMLab-30, or `none`."""
+    """Clip rewards for the learner: `unit` [-1, 1], `soft_asymmetric` as DMLab-30, or `none`."""
     if kind == "unit":
         return np.minimum(np.maximum(reward, np.float32(-1)), np.float32(1))  # np.clip takes four times as long
     if kind == "soft_asymmetric":

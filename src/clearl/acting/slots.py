@@ -67,7 +67,7 @@ class SlotEnvironments:
         self._faults: list[EnvironmentFaultError] = []
 
     def assign(self, tasks: Sequence[str]) -> list[Start]:
-        """Give each slot its task; the episodes that begin for it."""
+        """Give each slot its task; return the episodes that begin."""
         before = {int(slot): (group, i) for group in self.groups for i, slot in enumerate(group.slots)}
         old, self.groups = self.groups, []
         self._release(old, tasks)
@@ -76,12 +76,12 @@ class SlotEnvironments:
         return starts
 
     def state(self) -> list[dict[str, Any]] | None:
-        """What is played, as JSON types and arrays; None if an environment has no state."""
+        """Return the state of all groups, as JSON types and arrays; None if an environment has no state."""
         groups = [{"task": g.task, "slots": g.slots, "envs": g.envs.get_state()} for g in self.groups]
         return None if any(group["envs"] is None for group in groups) else groups
 
     def restore(self, groups: Sequence[dict[str, Any]]) -> None:
-        """Go on from `state`."""
+        """Restore `state`."""
         self.groups = []
         for group in groups:
             slots = np.asarray(group["slots"], np.int64)
@@ -96,7 +96,7 @@ class SlotEnvironments:
 
     @contextmanager
     def faults_named(self, slots: np.ndarray) -> Iterator[None]:
-        """An environment knows its place in the batch; the user knows the slots of the run."""
+        """Name faults by the slots of the run, which the user knows, instead of places in the batch."""
         try:
             yield
         except EnvironmentFaultError as fault:
@@ -156,7 +156,7 @@ class SlotEnvironments:
         return np.concatenate(frames)
 
     def _vector(self, task: str, count: int) -> Envs:
-        """Environments for slots that come to a task together, where nobody plays it now."""
+        """Return environments for slots that come to a task together, where no other slot plays it."""
         if (task, count) in self._whole:
             return self._whole[task, count]
         for other in [envs for (name, _), envs in self._whole.items() if name == task and is_divisible(envs)]:
@@ -168,7 +168,7 @@ class SlotEnvironments:
         return self._whole[task, count]
 
     def _singles(self, task: str, count: int) -> Envs:
-        """As many environments, each of which can leave by itself later."""
+        """Return single environments, each of which can leave by itself later."""
         free = self._free[task]
         while len(free) < count:
             free.append(self._make(task, 1))

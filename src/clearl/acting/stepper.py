@@ -15,7 +15,7 @@ Places = np.ndarray | slice
 
 
 class Decision(NamedTuple):
-    """What the policy said and chose in n places."""
+    """The policy's outputs and actions in n places."""
 
     action: np.ndarray  # [n, *action_shape]
     policy: np.ndarray  # [n, policy_size]
@@ -47,19 +47,19 @@ class Stepper:
         self.core = torch.zeros(count, network.core_size)
 
     def begin(self, places: Places, frames: np.ndarray) -> None:
-        """Start an episode at `places` with these first frames; nothing of the one before is carried on."""
+        """Start an episode at `places` with these first frames; nothing is carried over from the one before."""
         self.observation[places] = self._repeated(frames)
         self.first[places] = True
         self.forget(places)
 
     def forget(self, places: Places) -> None:
-        """Carry nothing on from the steps before."""
+        """Drop everything carried over from earlier steps."""
         self.last_action[places] = 0
         self.last_reward[places] = 0
         self.core.numpy()[places] = 0  # through NumPy: outside of inference mode the tensor itself is read-only
 
     def decide(self, noise: np.ndarray, places: Places | None = None) -> Decision:
-        """Actions sampled with the `noise` [n, ...] of one step; for `places` only, where they are given."""
+        """Sample actions with the `noise` [n, ...] of one step; for `places` only, where they are given."""
         if places is None:
             policy, value, self.core = self._network.act(self._inputs(), self.core, column=self._column)
         else:
@@ -73,7 +73,7 @@ class Stepper:
         self, frames: np.ndarray, first: np.ndarray, action: np.ndarray, reward: np.ndarray,
         places: Places | None = None,
     ) -> None:  # fmt: skip
-        """Take in what came of the actions; where `first`, an episode began, and had no action before it."""
+        """Take in the results of the actions; where `first`, an episode began, without a last action."""
         if places is None:
             self.observation = push(self.observation, frames, first, self._spec)
             self.first = first
@@ -86,13 +86,13 @@ class Stepper:
             self.last_reward[places] = np.where(first, np.float32(0), reward)
 
     def _mask(self, places: Places | None) -> np.ndarray | None:
-        """What the states allow, [n, mask_size]; None where that is all that the tasks have."""
+        """Return the masks of the states, [n, mask_size]; None where they allow all that the tasks have."""
         if not self._spec.mask_size:
             return None
         return self.observation[MASK_FIELD][slice(None) if places is None else places]
 
     def _repeated(self, frames: np.ndarray) -> np.ndarray:
-        """Observations of episodes that begin with these frames."""
+        """Return the observations of episodes that begin with these frames."""
         window = np.repeat(frames[:, None], self._spec.stack, axis=1)
         return observe(window, np.zeros(window.shape[:2], bool), self._spec)[:, 0]
 

@@ -22,7 +22,7 @@ class Worker:
         self._played: tuple[Sequence[str], int] = ((), -1)
 
     def act(self, tasks: Sequence[str], new: Unroll, frames: int = -1) -> list[Episode]:
-        """The first half of a pair: one unroll for each slot; `frames` had been granted before it."""
+        """Play the first half of a pair: one unroll for each slot; `frames` had been granted before it."""
         self._played = tasks, frames
         self.actor.assign(tasks)
         return self.actor.fill(new)
@@ -32,7 +32,7 @@ class Worker:
         return self.actor.take_faults()
 
     def recall(self) -> list[Payload | None]:
-        """The second half: `draws` unrolls of the past for each slot in turn, None where there are none.
+        """Draw the second half: `draws` past unrolls for each slot in turn, None where there are none.
 
         They stay packed: the learner unpacks only what it takes.
         """
@@ -48,7 +48,7 @@ class Worker:
             insert_each(self.shards, new, labels_of(new, *self._played))
 
     def replay_counters(self) -> dict[str, int]:
-        """What the shards hold, over all slots."""
+        """Count what the shards hold, over all slots."""
         return {
             "held": sum([shard.held for shard in self.shards]),
             # Without waste: when segments are rewritten depends on when a run was resumed, what they hold does not.
@@ -57,7 +57,7 @@ class Worker:
         }
 
     def replay_by_task(self) -> ByTask:
-        """What the shards hold of each task, over all slots."""
+        """Count what the shards hold of each task, over all slots."""
         return count_by_task([shard.labels() for shard in self.shards])
 
     def close(self) -> None:

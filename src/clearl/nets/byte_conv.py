@@ -2,7 +2,7 @@
 
 As floats, the images of an Atari batch are 76 MB, which are written once and read twice, from memory each time. In the
 learner a few images at a time are converted and convolved while they are in the cache, and converted again for the
-gradient: a step of the shallow net takes 0.88 to 0.96 of the time. An answer of it while acting takes about 0.9.
+gradient: a step of the shallow net takes 0.88 to 0.96 of the time. Inference takes about 0.9 of the time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SCALE = 1 / 255
 
 
 def relu_conv(pixels: Tensor, weight: Tensor, bias: Tensor, stride: tuple[int, int]) -> Tensor:
-    """relu(conv(pixels / 255)) of bytes [N, C, H, W], without padding; no gradient goes to the pixels."""
+    """Compute relu(conv(pixels / 255)) of bytes [N, C, H, W], without padding; no gradient goes to the pixels."""
     if not torch.is_grad_enabled():
         return functional.conv2d(pixels.float(), weight * _SCALE, bias, stride).relu_()
     return cast(Tensor, _ReluConv.apply(pixels, weight, bias, stride))

@@ -22,7 +22,7 @@ class LstmCore(nn.Module):
         self.bias = nn.Parameter(torch.empty(4 * size))
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Uniform with variance 1/fan-in; the forget gates begin open."""
+        """Initialise uniformly with variance 1/fan-in; the forget gates begin open."""
         for weight in (self.weight_input, self.weight_hidden):
             bound = (3 / weight.shape[1]) ** 0.5
             nn.init.uniform_(weight, -bound, bound, generator=generator)
@@ -45,7 +45,7 @@ class LstmCore(nn.Module):
 
 
 def _step(gates: Tensor, weight_t: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, ...]:
-    """One step of an LSTM: the new hidden state and cell, then what its backward pass needs."""
+    """Compute one step of an LSTM: the new hidden state and cell, then what its backward pass needs."""
     size = hidden.shape[1]
     total = torch.addmm(gates, hidden, weight_t)
     sigmoid, candidate = total[:, : 3 * size].sigmoid(), total[:, 3 * size :].tanh()
@@ -56,7 +56,7 @@ def _step(gates: Tensor, weight_t: Tensor, hidden: Tensor, cell: Tensor) -> tupl
 
 
 def _recur(gates: Tensor, weight: Tensor, hidden: Tensor, cell: Tensor, keep: Tensor) -> tuple[Tensor, ...]:
-    """`_Recurrence` for acting, which keeps nothing: (outputs, hidden, cell)."""
+    """Run `_Recurrence` for acting, without keeping anything for a backward pass: (outputs, hidden, cell)."""
     outputs = []
     for gates_t, keep_t in zip(gates.unbind(), keep.unbind(), strict=True):
         hidden, cell, *_ = _step(gates_t, weight.t(), hidden * keep_t, cell * keep_t)

@@ -19,7 +19,7 @@ from clearl.spaces import ObservationSpec, TaskSpec
 
 
 class StepInput(NamedTuple):
-    """What a network sees; leading axes [B] for one step or [T, B] for an unroll."""
+    """The inputs of a network; leading axes [B] for one step or [T, B] for an unroll."""
 
     observation: torch.Tensor  # [..., *observation_shape] uint8, bool or float32
     last_action: torch.Tensor  # [..., *action_shape]
@@ -45,15 +45,15 @@ class PolicyNetwork(Protocol):
 
     @property
     def head(self) -> Head:
-        """Makes distributions and actions of the policies that it gives."""
+        """The head that makes distributions and actions of the network's policies."""
         ...
 
     def act(self, inputs: StepInput, state: torch.Tensor, *, column: str = "act") -> StepOutput:
-        """One step: inputs [B, ...], state [B, core_size]. `column` is "act", "evaluate" or an evaluated column."""
+        """Run one step: inputs [B, ...], state [B, core_size]. `column` is "act", "evaluate" or an evaluated column."""
         ...
 
     def unroll(self, inputs: StepInput, state: torch.Tensor) -> StepOutput:
-        """T steps: inputs [T, B, ...], state [B, core_size] before the first."""
+        """Run T steps: inputs [T, B, ...], state [B, core_size] before the first."""
         ...
 
     def evaluated_columns(self, *, in_training: bool) -> tuple[str, ...]:
@@ -108,13 +108,13 @@ class ActorCritic(nn.Module):
         self._columns: tuple[Tensor, Tensor] | None = None
 
     def prepare_acting(self) -> None:
-        """As `Dense.prepare_acting`, and both heads in one: a product of so few rows is mostly the call."""
+        """Prepare as `Dense.prepare_acting`, and join both heads: a product of so few rows is mostly the call."""
         with torch.no_grad():
             weight = torch.cat([self.policy.weight, self.value.weight]).t().contiguous()
             self._columns = torch.cat([self.policy.bias, self.value.bias]), weight
 
     def act(self, inputs: StepInput, state: Tensor, *, column: str = "act") -> StepOutput:
-        """One step: without a core just the layers, with one an unroll of length one."""
+        """Run one step: without a core just the layers, with one an unroll of length one."""
         if self.core is None:
             features = self.torso(inputs.observation)
             if self._columns is None or torch.is_grad_enabled():
@@ -150,7 +150,7 @@ class ActorCritic(nn.Module):
         return output if self.returns is None else output._replace(value=output.value * self.returns.scale)
 
     def remember(self, features: Tensor, inputs: StepInput, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the torso's features [T*B, F] through the core, if there is one: ([T, B, feature_size], state)."""
+        """Pass the torso's features [T*B, F] through the core, if there is one: ([T, B, feature_size], state)."""
         features = features.unflatten(0, inputs.first.shape)
         if self.core is None:
             return features, state
@@ -161,12 +161,12 @@ class ActorCritic(nn.Module):
         return ("",)
 
     def initialise(self, seed: int) -> None:
-        """Fresh parameters that depend on `seed` only."""
+        """Draw fresh parameters that depend on `seed` only."""
         self.head.initialise(self.policy, initialise(self, seed))
 
 
 def initialise(module: nn.Module, seed: int) -> torch.Generator:
-    """Weights uniform with variance 1/fan-in (as IMPALA's), biases 0; bit for bit the same on every machine."""
+    """Draw weights uniformly with variance 1/fan-in (as IMPALA's), biases 0; bit for bit the same on every machine."""
     generator = torch.Generator().manual_seed(seed)
     for part in module.modules():
         if isinstance(part, LstmCore):

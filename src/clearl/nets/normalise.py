@@ -29,7 +29,7 @@ class RunningMoments(nn.Module):
 
     @torch.no_grad()
     def observe(self, values: Tensor) -> None:
-        """Take in more values [N, size], by the pairwise update of Chan et al."""
+        """Add more values [N, size], by the pairwise update of Chan et al."""
         if not len(values):
             return
         values = values.double()

@@ -28,7 +28,7 @@ class Stage(Protocol):
     def __call__(self, hidden: Tensor, lateral: Tensor | None = None) -> Tensor: ...
 
     def lateral(self, width: int) -> nn.Module:
-        """A new module from this stage's input, but `width` channels or units wide, to what may be added to it."""
+        """Build a module from an input `width` channels or units wide to a lateral input of this stage."""
         ...
 
 
@@ -66,7 +66,8 @@ class Conv(nn.Module):
 
     @property
     def takes_pixels(self) -> bool:
-        """Whether bytes may come as they are; not while hooks listen to the layer, which hear of its own calls only."""
+        """True if bytes may be passed directly; False while forward hooks are registered: the fused path bypasses
+        them."""
         return not self.linear._forward_hooks
 
     def forward(self, hidden: Tensor, lateral: Tensor | None = None) -> Tensor:
@@ -143,7 +144,10 @@ class Dense(nn.Module):
             self._columns = columns.unflatten(0, self.in_shape).permute(1, 2, 0, 3).flatten(0, 2) if images else columns
 
     def _linear(self, hidden: Tensor) -> Tensor:
-        """`linear` over the flattened input. Images lie channels last in memory, so that flattening would copy them."""
+        """Apply `linear` to the flattened input.
+
+        Images lie channels last in memory, so that flattening would copy them.
+        """
         acting = self._columns is not None and not torch.is_grad_enabled()
         # Forward hooks see calls of `linear` only: whoever registers one gets the plain path.
         # So does an exported graph, whose batch has no size yet.
@@ -167,7 +171,7 @@ class Dense(nn.Module):
 
 
 def _relu(total: Tensor) -> Tensor:
-    """In place while acting, where nobody goes back to what was there before."""
+    """Apply a ReLU, in place while acting, where no backward pass needs the input."""
     return total.relu() if torch.is_grad_enabled() else total.relu_()
 
 
@@ -195,7 +199,7 @@ class Torso(nn.Module):
         return self.chain[-1].out_shape[0]
 
     def prepare(self, observation: Tensor) -> Tensor:
-        """As float32, bytes scaled to [0, 1]; images channels last in memory, on which convolutions are faster.
+        """Convert to float32, bytes scaled to [0, 1]; images channels last in memory, on which convolutions are faster.
 
         Where a convolution on the CPU comes first, bytes stay bytes: see `clearl.nets.byte_conv`.
         """
@@ -255,27 +259,27 @@ class PlainTorso(nn.Module):
 
 
 def mlp(shape: Shape) -> list[nn.Module]:
-    """Two layers of 128, over any observation."""
+    """Build two layers of 128, over any observation."""
     return [Dense(shape, 128), Dense((128,), 128)]
 
 
 def minatar(shape: Shape) -> list[nn.Module]:
-    """For 10x10 images: conv 16 3x3, FC 128."""
+    """Build a net for 10x10 images: conv 16 3x3, FC 128."""
     return _convs("minatar", shape, [(16, 3, 1)], 128)
 
 
 def nature(shape: Shape) -> list[nn.Module]:
-    """The DQN net of Nature 2015: conv 32 8x8/4, 64 4x4/2, 64 3x3/1, FC 512."""
+    """Build the DQN net of Nature 2015: conv 32 8x8/4, 64 4x4/2, 64 3x3/1, FC 512."""
     return _convs("nature", shape, [(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512)
 
 
 def impala_shallow(shape: Shape) -> list[nn.Module]:
-    """IMPALA's small net: conv 16 8x8/4, conv 32 4x4/2, FC 256."""
+    """Build IMPALA's small net: conv 16 8x8/4, conv 32 4x4/2, FC 256."""
     return _convs("impala_shallow", shape, [(16, 8, 4), (32, 4, 2)], 256)
 
 
 def impala_deep(shape: Shape) -> list[nn.Module]:
-    """IMPALA's ResNet: sections of 16, 32 and 32 channels, FC 256."""
+    """Build IMPALA's ResNet: sections of 16, 32 and 32 channels, FC 256."""
     _check_image("impala_deep", shape, 8)
     stages: list[nn.Module] = []
     for channels in (16, 32, 32):
@@ -327,7 +331,7 @@ def build_torso(name: str, observation_shape: Shape, *, normalise: bool = False)
 
     `normalise` keeps running statistics of observations, which must be vectors of real numbers.
 
-    What is registered makes a list of stages, or a module of its own that has `out_size`.
+    A registered function makes a list of stages, or a module of its own that has `out_size`.
     """
     built = TORSOS.get(_fitting_torso(observation_shape) if name == AUTO else name)(observation_shape)
     if isinstance(built, nn.Module):

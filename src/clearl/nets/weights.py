@@ -15,7 +15,7 @@ class PreparesActing(Protocol):
     """A layer that keeps its weights in another form for acting, where only a few rows are multiplied at a time."""
 
     def prepare_acting(self) -> None:
-        """Take the weights as they are now; called after every change of a network that only acts."""
+        """Copy the present weights for acting; called after every change of a network that only acts."""
         ...
 
 
@@ -30,13 +30,13 @@ class FlatWeights:
 
     @torch.no_grad()
     def write_to(self, flat: np.ndarray) -> None:
-        """Network -> vector."""
+        """Copy the network's state into `vector`."""
         for tensor, part in zip(self._tensors, torch.from_numpy(flat).split(self._sizes), strict=True):
             part.copy_(tensor.reshape(-1))
 
     @torch.no_grad()
     def read_from(self, flat: np.ndarray) -> None:
-        """Vector -> network, in place. From then on the network acts, and must not change in another way."""
+        """Load `vector` into the network, in place. It is then for acting, and must not change in another way."""
         for tensor, part in zip(self._tensors, torch.from_numpy(flat).split(self._sizes), strict=True):
             tensor.copy_(part.view(tensor.shape))
         for part in self._prepared:

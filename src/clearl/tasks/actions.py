@@ -45,7 +45,7 @@ class TaskActions:
 
     @property
     def kinds(self) -> str:
-        """In words: discrete, continuous or both."""
+        """The kinds in words: discrete, continuous or both."""
         return " and ".join(["discrete"] * bool(self.choices) + ["continuous"] * bool(self.reals))
 
     def mask(self, spec: ActionSpec) -> np.ndarray:
@@ -55,7 +55,8 @@ class TaskActions:
         return np.concatenate([*options, np.arange(spec.reals) < len(self.reals)])
 
     def mask_writer(self, spec: ActionSpec) -> Callable[[Any, Any], str | None]:
-        """Writes `info["action_mask"]` of a state into its frame; says what is wrong with it, or None.
+        """Return a function that writes `info["action_mask"]` of a state into its frame; it gives what is wrong, or
+        None.
 
         A flag for each option of each choice, one choice after the other, or a tuple of such arrays.
         """
@@ -80,7 +81,7 @@ class TaskActions:
         return write
 
     def converter(self, spec: ActionSpec) -> Callable[[np.ndarray], Sequence[Any]]:
-        """From stored actions [n, *action_shape] to what each of n environments takes."""
+        """Return a function from stored actions [n, *action_shape] to what each of n environments takes."""
         if self.description["kind"] == "discrete":
             start = int(self.description["starts"][0])
             return lambda actions: [start + action for action in _first_choices(actions, spec).tolist()]
@@ -88,7 +89,7 @@ class TaskActions:
         return lambda actions: [self._build(*split) for split in squash(actions)]
 
     def _squash(self, spec: ActionSpec) -> Callable[[np.ndarray], list[tuple[np.ndarray, np.ndarray]]]:
-        """Choices [K] and real numbers [D] of each environment, within their bounds."""
+        """Return the choices [K] and real numbers [D] of each environment, within their bounds."""
         count, own = len(spec.choices), len(self.reals)
         low, high = (np.array([getattr(real, end) for real in self.reals]) for end in ("low", "high"))
         scaled = np.array([real.bounded and spec.bounded[i] for i, real in enumerate(self.reals)], bool)
@@ -209,7 +210,7 @@ def _cast(reals: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def _texts(values: np.ndarray) -> list[float | str]:
-    """JSON has no infinity."""
+    """Write numbers as texts: JSON has no infinity."""
     return [float(value) if np.isfinite(value) else str(value) for value in values]
 
 

@@ -14,10 +14,10 @@ class NextStepAutoreset:
         self._over = np.zeros(num_envs, bool)
 
     def reset(self) -> None:
-        """All environments have just been reset."""
+        """Note that all environments have just been reset."""
         self._over = np.zeros_like(self._over)
 
     def answer(self, frames: np.ndarray, reward: np.ndarray, terminated: np.ndarray, truncated: np.ndarray) -> EnvStep:
-        """What the vector environment returned, with `valid` and `first`; a death at the time limit is a death."""
+        """Add `valid` and `first` to what the vector environment returned; a death at the time limit is a death."""
         first, self._over = self._over, terminated | truncated
         return EnvStep(frames, reward, terminated, truncated & ~terminated, ~first, first)

@@ -1,4 +1,4 @@
-"""Is an environment fit for training, and if not, what is to be changed? Most trouble in learning starts here."""
+"""Check whether an environment is fit for training, and say what to change. Most trouble in learning starts here."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class EnvFinding:
 
 @dataclass
 class _Play:
-    """What random play of one seed showed."""
+    """The results of random play with one seed."""
 
     observations: list[np.ndarray] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
@@ -49,7 +49,7 @@ class _Play:
 def check_env(
     env_id: str, *, steps: int = 2_000, beat: Callable[[str], object] = lambda what: None
 ) -> list[EnvFinding]:
-    """Return all that is wrong with a Gymnasium environment, the worst first; an empty list is a clean bill of health.
+    """Return everything that is wrong with a Gymnasium environment, the worst first; an empty list if it is sound.
 
     `beat` is told what the environment is asked to do next, so that a caller can tell a hang from slow play.
     """
@@ -75,7 +75,7 @@ def check_env(
 
 
 class _Watched:
-    """An environment that says what it is asked to do."""
+    """An environment that reports each call before it is made."""
 
     def __init__(self, env: Any, beat: Callable[[str], object]) -> None:
         self._env, self._beat, self._steps = env, beat, 0

@@ -17,7 +17,7 @@ _PAPER, _INK = (24, 24, 24), (240, 240, 240)
 
 
 def draw_record(frame: np.ndarray, observations: TaskObservations, spec: ObservationSpec) -> np.ndarray:
-    """What a task shows of a frame: its first image, or all its vectors as bars."""
+    """Draw a frame of several parts: its first image, or all its vectors as bars."""
     own = []
     for part in observations.parts:
         corner = tuple(slice(0, size) for size in part.spec.shape)
@@ -28,7 +28,7 @@ def draw_record(frame: np.ndarray, observations: TaskObservations, spec: Observa
 
 
 def draw_frame(frame: np.ndarray, *, channels: Sequence[int] = (0, 1, 2)) -> np.ndarray:
-    """Any frame as an RGB picture [H, W, 3]: images as they are, vectors as bars left and right of a middle line."""
+    """Draw any frame as RGB [H, W, 3]: images as they are, vectors as bars left and right of a middle line."""
     if frame.ndim == 1:
         return _draw_bars(frame.astype(np.float32))
     if frame.dtype == np.uint8:

@@ -18,20 +18,20 @@ Description = dict[str, Any]
 WRAP = "wrap it and register the result under its own id"
 IMAGE_CHANNELS = (1, 3, 4)
 MOST_OPTIONS = 65_536
-"""Of a discrete observation, which is shown one-hot."""
+"""The most options of a discrete observation, which is shown one-hot."""
 _MOST_DEPTH = 16
 
 
 @dataclass(frozen=True)
 class ObservationPart:
-    """One array or number of an observation: where it is found, and what it becomes."""
+    """One array or number of an observation: its place, and its form in frames."""
 
     path: tuple[str | int, ...]
     """Keys of Dicts and places in Tuples that lead to it."""
     kind: str
     """"box", "flags" for bits, or "one_hot" for whole numbers."""
     shape: tuple[int, ...]
-    """As the environment gives it."""
+    """The shape that the environment gives."""
     dtype: PartDtype
     counts: tuple[int, ...] = ()
     """one_hot: how many options each number has."""
@@ -43,14 +43,14 @@ class ObservationPart:
 
     @property
     def channel_axis(self) -> int | None:
-        """Of an image with channels; it becomes the first axis."""
+        """The axis of an image's channels; it becomes the first axis."""
         if self.kind != "box" or len(self.shape) != 3:
             return None
         return 0 if self.shape[0] in IMAGE_CHANNELS and self.shape[2] not in IMAGE_CHANNELS else 2
 
     @property
     def spec(self) -> PartSpec:
-        """As frames hold it: (C, H, W) or (D,)."""
+        """The part as frames hold it: (C, H, W) or (D,)."""
         if self.kind == "one_hot":
             return PartSpec((sum(self.counts),), "bool")
         if self.kind == "box" and len(self.shape) == 2:
@@ -61,7 +61,7 @@ class ObservationPart:
         return PartSpec((self.shape[self.channel_axis], *rest), self.dtype)
 
     def problem(self, array: np.ndarray) -> str | None:
-        """What is wrong with a value of it, or None."""
+        """Return what is wrong with a value of this part, or None."""
         here = f"the observation's part {self.name!r}" if self.path else "the observation"
         if array.shape != self.shape:
             return f"{here} has shape {array.shape} instead of {self.shape}"
@@ -80,7 +80,7 @@ class ObservationPart:
         return None
 
     def written(self, array: np.ndarray) -> np.ndarray:
-        """Return a value of it in the shape of its spec."""
+        """Return a value of this part in the shape of its spec."""
         if self.kind == "one_hot":
             flags = np.zeros(sum(self.counts), bool)
             flags[np.cumsum([0, *self.counts[:-1]]) + array.ravel().astype(np.int64) - self.starts] = True
@@ -124,7 +124,7 @@ class TaskObservations:
         return np.asarray(observation)[index]
 
     def count(self, observation: Any) -> int:
-        """Return how many there are in a batch."""
+        """Return the size of a batch."""
         return len(self.value(observation, self.parts[0]))
 
 
@@ -136,7 +136,7 @@ class ObservationWriter:
         self._parts = [(part, *_placed(part, spec.parts[part.name])) for part in observations.parts]
 
     def write(self, observation: Any, frame: Any) -> str | None:
-        """Into a frame of zeros, or a record of them; what is wrong with the observation, or None."""
+        """Write into a frame of zeros, or a record of them; return what is wrong with the observation, or None."""
         for part, corner, scale in self._parts:
             try:
                 array = self._observations.value(observation, part)
@@ -153,7 +153,7 @@ class ObservationWriter:
 
 
 def _placed(part: ObservationPart, common: PartSpec) -> tuple[tuple[slice, ...], float | None]:
-    """Where a part lies in the common one; and what it is multiplied by.
+    """Return where a part lies in the common one, and what it is multiplied by.
 
     What networks do with uint8 is done here where tasks with other dtypes force float32.
     """

@@ -40,7 +40,7 @@ def join_task(env_id: str, parameters: Mapping[str, Value]) -> str:
 
 
 def expand_ranges(tasks: Sequence[str], count: int | None) -> tuple[str, ...]:
-    """`count` tasks for each that has a range, with its values in equal steps; None where ranges mean nothing."""
+    """Expand each task with a range to `count` tasks in equal steps; `count` is None where ranges mean nothing."""
     return tuple(expanded for task in tasks for expanded in _expand(task, count))
 
 
@@ -72,7 +72,7 @@ def _ends(task: str, text: str) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Parameters:
-    """What can be set of an environment, by the way in which it is."""
+    """The parameters of an environment, by the way in which they are set."""
 
     keywords: tuple[str, ...]
     attributes: tuple[str, ...]
@@ -84,14 +84,14 @@ class Parameters:
 
 
 def constructor_keywords(creator: Callable[..., Any]) -> tuple[str, ...]:
-    """Keywords that a constructor names."""
+    """Return the keywords that a constructor names."""
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     named = inspect.signature(creator).parameters.values()
     return tuple(p.name for p in named if p.kind in kinds and p.name not in ("self", "render_mode"))
 
 
 def known_parameters(env: Any, keywords: Sequence[str]) -> Parameters:
-    """Return all that can be set of a made environment."""
+    """Return all parameters of a made environment."""
     unwrapped = env.unwrapped
     attributes = [
         name
@@ -102,7 +102,7 @@ def known_parameters(env: Any, keywords: Sequence[str]) -> Parameters:
 
 
 def _reset_options(env: Any) -> tuple[str, ...]:
-    """Options that the source of `reset` reads."""
+    """Return the options that the source of `reset` reads."""
     try:
         source = inspect.getsource(type(env).reset)
     except (OSError, TypeError):
@@ -111,7 +111,7 @@ def _reset_options(env: Any) -> tuple[str, ...]:
 
 
 def apply(env: Any, task: str, parameters: Mapping[str, Value], keywords: Sequence[str]) -> Any:
-    """Set what the constructor does not take; the environment, wrapped where `reset` needs the rest."""
+    """Set what the constructor does not take; return the environment, wrapped where `reset` takes the rest."""
     known, options = known_parameters(env, keywords), {}
     for name, value in parameters.items():
         if name in known.attributes:
@@ -131,7 +131,7 @@ def _unknown(task: str, name: str, known: Parameters) -> UnknownNameError:
 
 
 def _like(old: Any, value: Value, task: str, name: str) -> Any:
-    """`value` in the type of the attribute."""
+    """Convert `value` to the type of the attribute."""
     if isinstance(old, float) and type(value) is int:
         return float(value)
     if type(old) is not type(value):

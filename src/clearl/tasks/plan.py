@@ -20,7 +20,7 @@ class Segment:
     end_weights: tuple[float, ...] | None = None
     """Where given, the mixture moves linearly from `weights` to these over the segment (frames only)."""
     extra_frames: int = 0
-    """How many of `frames`, at the end, a method takes on top of the visit's own; reports leave them out."""
+    """Frames at the end that a method takes on top of the visit's own; reports leave them out."""
 
     def __post_init__(self) -> None:
         if not self.tasks or len(self.tasks) != len(self.weights):
@@ -55,7 +55,7 @@ class Plan:
     evaluate: tuple[str, ...]
     """Tasks evaluated all the time, trained or not."""
     frames_scale: int = 1
-    """How many plans share the x-axis: 3 where each of three networks sees a third of all frames (`separate`)."""
+    """The plans that share the x-axis: 3 where each of three networks sees a third of all frames (`separate`)."""
     forever: bool = False
     """True if the segments begin anew after the last, without an end."""
 
@@ -76,7 +76,7 @@ class Plan:
         return all(segment.end_weights is None for segment in self.segments)
 
     def is_over(self, index: int) -> bool:
-        """Return whether there is no segment of this index any more."""
+        """Return whether the plan has ended before this index."""
         return not self.forever and index >= len(self.segments)
 
     def segment(self, index: int) -> Segment:
@@ -96,7 +96,7 @@ def _as_tuple(value: Any) -> Any:
 
 
 def planned_end(plan: Plan, index: int) -> int | None:
-    """Where a segment ends, in frames from the start of the plan; None where episodes decide, here or before."""
+    """Return the end of a segment in frames from the start of the plan; None where episodes decide, here or before."""
     cycles, index = divmod(index, len(plan.segments))
     lengths = [segment.frames for segment in plan.segments[: index + 1]]
     cycle_frames = plan.cycle_frames if cycles else 0
@@ -127,7 +127,7 @@ def single(task: str, *, frames: int | None = None, episodes: int | None = None)
 
 
 def assign_tasks(segment: Segment, num_slots: int, share: float) -> list[str]:
-    """Return which task each slot plays when `share` of the segment has passed.
+    """Return the task of each slot when `share` of the segment has passed.
 
     Slots lie evenly on the unit interval that the weights divide. The interval turns by one n-th for every n-th of the
     segment (n tasks), so that over the segment an equal mixture gives each task exactly its share, even where the slots

@@ -1,4 +1,4 @@
-"""Walks a plan: grants rounds of acting until the plan is through, and says which visit a frame belongs to."""
+"""Walk a plan: grant rounds of acting until the plan has ended, and say which visit a frame belongs to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COUNTERS = ("segment", "granted_frames", "segment_start", "segment_episodes")
 
 @dataclass(frozen=True)
 class Grant:
-    """Leave to produce one unroll in each of some slots."""
+    """Permission to produce one unroll in each of some slots."""
 
     segment: int
     tasks: tuple[str, ...]
@@ -41,7 +41,7 @@ class PlanCursor:
         return self.segment
 
     def grant(self, frames: int) -> Grant | None:
-        """Leave for a round of `frames`; None at the end of the plan. A round is never split between segments."""
+        """Grant a round of `frames`; None at the end of the plan. A round is never split between segments."""
         if self.plan.is_over(self.next_segment()):
             return None
         tasks = tuple(assign_tasks(self.plan.segment(self.segment), self.num_slots, self._share()))
@@ -49,7 +49,7 @@ class PlanCursor:
         return Grant(self.segment, tasks, self.granted_frames - frames)
 
     def take_back(self, frames: int) -> None:
-        """A round of `frames` was granted and will not come: grant it again, in its own segment where frames count."""
+        """Take back a granted round that will not come; it is granted again, in its own segment where frames count."""
         self.granted_frames -= frames
         while self.segment > 0 and self.granted_frames < self.segment_start:
             before = self.plan.segment(self.segment - 1).frames
@@ -59,12 +59,12 @@ class PlanCursor:
             self.segment_start -= before
 
     def count_episodes(self, segment: int, episodes: int) -> None:
-        """Episodes that ended in `segment`; they end a segment that is measured in episodes."""
+        """Count episodes that ended in `segment`; they end a segment that is measured in episodes."""
         if segment == self.segment:
             self.segment_episodes += episodes
 
     def visit(self, trained_frames: int) -> Visit:
-        """Where training stands once `trained_frames` have been trained on (plans measured in frames are exact)."""
+        """Return the visit after `trained_frames` of training (exact for plans measured in frames)."""
         cycle_frames = self.plan.cycle_frames
         if cycle_frames is None:
             return Visit(self.segment, self._current().tasks, trained_frames, self.segment_start, None)

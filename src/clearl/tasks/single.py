@@ -31,7 +31,7 @@ def make_env(task: str, **options: Any) -> Any:
 
 
 def env_keywords(env_id: str) -> tuple[str, ...]:
-    """Keywords that the constructor of an environment takes."""
+    """Return the keywords that the constructor of an environment takes."""
     import gymnasium
     from gymnasium.envs.registration import load_env_creator
 
@@ -91,7 +91,7 @@ def _spec(env_id: str) -> Any:
 
 
 def list_parameters(task: str) -> Parameters:
-    """What can be set of the environment of a task."""
+    """Return the parameters of the environment of a task."""
     env_id = split_task(task)[0]
     env = _make_id(env_id)
     try:

@@ -1,4 +1,4 @@
-"""Whether an episode succeeded, as its infos say.
+"""The success of an episode, as its infos report it.
 
 Two conventions are common. `success` (Meta-World, Continual World): an episode succeeds if any of its steps says so.
 `is_success` (Gymnasium-Robotics, Stable-Baselines3): its last info decides. Where an info has both, `success` counts.
@@ -22,11 +22,11 @@ class Successes:
         self._told = False
 
     def begin(self, places: Any) -> None:
-        """New episodes begin at these places."""
+        """Begin new episodes at these places."""
         self._reached[places] = False
 
     def see(self, place: int, info: Mapping[str, Any]) -> str | None:
-        """Take in the info of a step; what is wrong with it, or None."""
+        """Take in the info of a step; return what is wrong with it, or None."""
         key = ANY_STEP if ANY_STEP in info else LAST_STEP
         if key not in info:
             return None
@@ -39,12 +39,12 @@ class Successes:
         return None
 
     def so_far(self) -> np.ndarray | None:
-        """[n] bool; None while no info has told of success."""
+        """[n] bool; None while no info has reported success."""
         return self._reached.copy() if self._told else None
 
     @staticmethod
     def combined(seats: list[tuple[Successes, int]]) -> Successes:
-        """Episodes of others, in a new order."""
+        """Combine episodes of others, in a new order."""
         made = Successes(len(seats))
         made._reached[:] = [source._reached[place] for source, place in seats]
         made._told = any(source._told for source, _ in seats)

@@ -18,14 +18,14 @@ class Envs(Protocol):
     num_envs: int
 
     def reset(self, *, seed: int | None = None) -> np.ndarray:
-        """Start an episode in every environment; the first frames [n, *frame_shape].
+        """Start an episode in every environment; return the first frames [n, *frame_shape].
 
         With a seed, everything from here on depends on that seed only, whatever was played before.
         """
         ...
 
     def step(self, actions: np.ndarray) -> EnvStep:
-        """One action for every environment [n]; autoreset as `EnvStep` says. The arrays are the caller's to keep."""
+        """Step every environment with its action [n]; autoreset as `EnvStep` says. The caller may keep the arrays."""
         ...
 
     def get_state(self) -> dict[str, Any] | None:
@@ -36,7 +36,7 @@ class Envs(Protocol):
         ...
 
     def set_state(self, state: dict[str, Any]) -> np.ndarray:
-        """Go on from `get_state`; the current frames."""
+        """Restore `get_state`; return the current frames."""
         ...
 
     def close(self) -> None: ...
@@ -56,7 +56,7 @@ class Suite(Protocol):
         ...
 
     def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> Envs:
-        """Environments of one task. With `training` False, episodes are whole games and nothing is shaped."""
+        """Make environments of one task. With `training` False, episodes are whole games and nothing is shaped."""
         ...
 
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:

@@ -29,7 +29,7 @@ def allow_env_threads(count: int) -> None:
 
 
 def combine(seats: Sequence[Seat]) -> Envs:
-    """One vector of these environments, each in the middle of its episode; the vectors they are from are used up.
+    """Combine environments, each in the middle of its episode, to one vector; their old vectors are used up.
 
     Vectors in Python give their environments away (`combined`). Those in C++ cannot: they are stepped as they are, and
     the answers of environments that nobody plays any more are dropped.
@@ -47,7 +47,7 @@ def is_divisible(envs: Envs) -> bool:
 
 
 def take_faults(envs: Envs) -> list[EnvironmentFaultError]:
-    """Faults that a vector made good by itself since the last call; most cannot, and raise them."""
+    """Return the faults since the last call that a vector repaired itself; most cannot, and raise them."""
     take = getattr(envs, "take_faults", None)
     return [] if take is None else take()
 

@@ -11,7 +11,7 @@ from clearl.spaces import ActionSpec
 
 
 def make_head(action: ActionSpec, std: StdSettings | None = None) -> Head:
-    """Return the head for actions of this spec; `std` is about real numbers."""
+    """Build the head for actions of this spec; `std` applies to real numbers."""
     if action.is_discrete:
         return CategoricalHead(action)
     if not action.bounded:

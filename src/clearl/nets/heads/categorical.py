@@ -48,7 +48,7 @@ class MaskedCategorical:
         return (self.probs * (self.log_probs - other.log_probs)).sum(-1)
 
     def sample(self, uniform: Tensor) -> Tensor:
-        """Actions [...] by inversion of `uniform` [...] in [0, 1); the same numbers give the same actions."""
+        """Sample actions [...] by inversion of `uniform` [...] in [0, 1); the same numbers give the same actions."""
         cumulative = self.probs.cumsum(-1)
         # Scaling by the last entry, which rounding leaves beside 1, keeps the threshold below it for every uniform.
         threshold = uniform.to(cumulative.dtype).clamp(max=_BELOW_ONE) * cumulative[..., -1]
@@ -85,7 +85,7 @@ class CategoricalHead(nn.Module):
         return MaskedCategorical(policy, mask)
 
     def embed(self, action: Tensor) -> Tensor:
-        """One-hot, as bools."""
+        """Encode one-hot, as bools."""
         return action.unsqueeze(-1) == torch.arange(self.embedding_size, device=action.device)
 
     def noise(self, rng: np.random.Generator, mask: np.ndarray, steps: int) -> np.ndarray:
@@ -98,7 +98,7 @@ class CategoricalHead(nn.Module):
             return np.where(mask, -np.log(waiting_times), np.float32(-np.inf))
 
     def choose(self, policy: np.ndarray, noise: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
-        """Actions [B] int64, sampled from the softmax of the logits: whose logit is the highest with its noise."""
+        """Sample actions [B] int64 from the softmax of the logits: the highest sum of logit and noise."""
         scores = policy + noise
         return (scores if mask is None else np.where(mask, scores, np.float32(-np.inf))).argmax(-1)
 
@@ -108,5 +108,5 @@ class CategoricalHead(nn.Module):
 
 @torch.no_grad()
 def near_zero(layer: nn.Linear, generator: torch.Generator) -> None:
-    """Policies that hardly depend on the state at first: uniform over whatever options a task has, means near 0."""
+    """Initialise policies that hardly depend on the state: uniform over a task's options, means near 0."""
     layer.weight.uniform_(-1, 1, generator=generator).mul_(0.01 / layer.in_features**0.5)

@@ -24,7 +24,7 @@ _SMALLEST_UNIFORM = 2**-24
 
 @dataclass(frozen=True)
 class StdSettings:
-    """Where the standard deviation of a Gaussian comes from, and its limits, before squashing."""
+    """The source of a Gaussian's standard deviation, and its limits, before squashing."""
 
     source: str = "network"
     """"network": of the features of each step; "free": parameters of their own, the same in every state."""
@@ -69,7 +69,7 @@ class SquashedGaussian:
         return self._sum(0.5 * (torch.exp(ratio) + gap.square() - 1 - ratio))
 
     def sample(self, uniform: Tensor) -> Tensor:
-        """Actions [..., D] by inversion, 0 in dimensions outside the mask."""
+        """Sample actions [..., D] by inversion, 0 in dimensions outside the mask."""
         within = uniform.to(self._mean.dtype).clamp(_SMALLEST_UNIFORM, 1 - _SMALLEST_UNIFORM)
         action = self._mean + torch.exp(self._log_std) * torch.special.ndtri(within)
         return torch.where(self._mask, action.detach(), 0.0)
@@ -79,7 +79,7 @@ class SquashedGaussian:
         return torch.where(self._mask, self._mean, 0.0)
 
     def softened(self, temperature: float) -> SquashedGaussian:
-        """The density to the power of 1 / temperature is a normal one of as many times the variance."""
+        """Return the density to the power of 1 / temperature: a normal one with `temperature` times the variance."""
         return SquashedGaussian(self._mean, self._log_std + 0.5 * math.log(temperature), self._bounded, self._mask)
 
     def _log_slope(self) -> Tensor:
@@ -129,7 +129,7 @@ class GaussianHead(nn.Module):
         return SquashedGaussian(mean, log_std, self.bounded, mask)
 
     def embed(self, action: Tensor) -> Tensor:
-        """Squashed, so that the inputs of a recurrent core stay small."""
+        """Squash, so that the inputs of a recurrent core stay small."""
         return action.tanh()
 
     def noise(self, rng: np.random.Generator, mask: np.ndarray, steps: int) -> np.ndarray:
@@ -138,14 +138,14 @@ class GaussianHead(nn.Module):
         return np.where(mask, drawn, np.float32(-np.inf))
 
     def choose(self, policy: np.ndarray, noise: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
-        """Actions [B, D] float32, 0 where a task has no such dimension; a state's mask is about choices only."""
+        """Sample actions [B, D] float32, 0 where a task has no such dimension; a state's mask is about choices only."""
         there = noise > -np.inf
         action = policy[:, : self.reals] + np.exp(policy[:, self.reals :]) * np.where(there, noise, np.float32(0))
         return np.where(there, action, np.float32(0))
 
     @torch.no_grad()
     def initialise(self, layer: nn.Linear, generator: torch.Generator) -> None:
-        """Means near 0 and the initial standard deviation in every state."""
+        """Initialise means near 0 and the initial standard deviation in every state."""
         near_zero(layer, generator)
         if self.free_std is not None:
             self.free_std.zero_()

@@ -35,7 +35,7 @@ class Distribution(Protocol):
         ...
 
     def sample(self, uniform: Tensor) -> Tensor:
-        """Actions by inversion of `uniform` [..., *uniform_shape] in [0, 1); the same numbers give the same actions."""
+        """Sample by inversion of `uniform` [..., *uniform_shape] in [0, 1); the same numbers give the same actions."""
         ...
 
     def mode(self) -> Tensor:
@@ -48,7 +48,7 @@ class Distribution(Protocol):
 
 
 class Head(Protocol):
-    """Makes policies of numbers, and actions of policies. Implementations are `nn.Module`s."""
+    """Turns a network's outputs into policies, and policies into actions. Implementations are `nn.Module`s."""
 
     action: ActionSpec
     raw_size: int
@@ -59,7 +59,7 @@ class Head(Protocol):
     """Random numbers for one sampled action; see `Distribution.sample`."""
 
     def policy(self, raw: Tensor) -> Tensor:
-        """[..., raw_size] -> the policy as unrolls store it, [..., policy_size]."""
+        """Turn [..., raw_size] into the policy as unrolls store it, [..., policy_size]."""
         ...
 
     def distribution(self, policy: Tensor, mask: Tensor | None = None) -> Distribution:
@@ -70,20 +70,20 @@ class Head(Protocol):
         ...
 
     def embed(self, action: Tensor) -> Tensor:
-        """[..., embedding_size] for actions [...]."""
+        """Embed actions [...] as [..., embedding_size]."""
         ...
 
     def noise(self, rng: np.random.Generator, mask: np.ndarray, steps: int) -> np.ndarray:
-        """[steps, B, ...] float32, for `choose`; `mask` [B, mask_size] is what the tasks of the slots have."""
+        """Draw [steps, B, ...] float32 for `choose`; `mask` [B, mask_size] is what the tasks of the slots have."""
         ...
 
     def choose(self, policy: np.ndarray, noise: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
-        """Actions [B, ...] sampled from policies [B, policy_size] with the `noise` [B, ...] of one step.
+        """Sample actions [B, ...] from policies [B, policy_size] with the `noise` [B, ...] of one step.
 
         `mask` [B, mask_size] is what the present states allow, where that is less than what the tasks have.
         """
         ...
 
     def initialise(self, layer: nn.Linear, generator: Any) -> None:
-        """Fresh parameters of the policy layer, and of the head itself."""
+        """Initialise the policy layer and the head itself."""
         ...

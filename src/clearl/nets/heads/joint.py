@@ -84,7 +84,7 @@ class JointHead(nn.Module):
         return np.concatenate([choices, self.reals.noise(rng, mask[:, self._options :], steps)], axis=-1)
 
     def choose(self, policy: np.ndarray, noise: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
-        """Actions [B, K + D] float32."""
+        """Sample actions [B, K + D] float32."""
         possible = None if mask is None else mask[:, : self._options]
         choices = self.choices.choose(policy[:, : self._options], noise[:, : self._options], possible)
         reals = self.reals.choose(policy[:, self._options :], noise[:, self._options :])

@@ -28,7 +28,7 @@ class MultiCategorical:
         return (self._choices.kl(other._choices) * self._present).sum(-1)
 
     def sample(self, uniform: Tensor) -> Tensor:
-        """Actions [..., K]; 0 for a choice that does not count."""
+        """Sample actions [..., K]; 0 for a choice that does not count."""
         return self._choices.sample(uniform) * self._present
 
     def mode(self) -> Tensor:
@@ -67,7 +67,7 @@ class MultiCategoricalHead(nn.Module):
         return MultiCategorical(MaskedCategorical(policy[..., self.places], possible), possible.any(-1))
 
     def embed(self, action: Tensor) -> Tensor:
-        """One-hot of each choice, side by side, as bools."""
+        """Encode each choice one-hot, side by side, as bools."""
         chosen = action.long() + self._starts.to(action.device)
         return (chosen.unsqueeze(-1) == torch.arange(self.raw_size, device=action.device)).any(-2)
 
@@ -78,7 +78,7 @@ class MultiCategoricalHead(nn.Module):
             return np.where(mask, -np.log(waiting_times), np.float32(-np.inf))
 
     def choose(self, policy: np.ndarray, noise: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
-        """Actions [B, K] int64; 0 for a choice that a task does not have."""
+        """Sample actions [B, K] int64; 0 for a choice that a task does not have."""
         scores = policy + noise if mask is None else np.where(mask, policy + noise, np.float32(-np.inf))
         padded = np.concatenate([scores, np.full((len(scores), 1), -np.inf, np.float32)], axis=1)
         return padded[:, self._places].argmax(-1)
