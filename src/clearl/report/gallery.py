@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clearl.report import charts, diagnostics, figures
+from clearl.report import charts, composition, diagnostics, figures
 from clearl.report.heat_map import heat_map
 from clearl.report.series import cumulative_series, return_series
 from clearl.report.style import figure_style, save
@@ -16,6 +16,7 @@ from clearl.report.tables import seed_counts, seeds_text, suite_of
 from clearl.report.task_names import names_note
 
 _CAPTIONS = {
+    composition.NAME: composition.CAPTION,
     diagnostics.NAME: diagnostics.CAPTION,
     "returns-by-arm": "Return on every task over training, one panel for each arm. A line is thick while its task is "
     "being trained and thin while it is only evaluated; the strip below each panel shows the schedule.",
@@ -71,6 +72,8 @@ def draw_all(summary: Summary, out: Path) -> list[Drawn]:
     if any(arm.probe is not None and arm.probe.mean is not None for arm in summary.arms.values()):
         points = spread.format("Points: means; whiskers: ± 1 standard deviation over seeds.").strip()
         drawings["probe"] = lambda new: charts.probe(new, summary, note=points)
+    if composed := composition.read(arms):
+        drawings[composition.NAME] = lambda new: composition.draw(new, composed)
     if diagnosed := diagnostics.read(arms):
         drawings[diagnostics.NAME] = lambda new: diagnostics.draw(new, diagnosed)
     with figure_style() as new_figure:

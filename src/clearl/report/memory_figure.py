@@ -9,7 +9,7 @@ import numpy as np
 
 from clearl.errors import ConfigError
 from clearl.report.figures import frames_axis
-from clearl.report.style import Panels, figure_style, task_colours
+from clearl.report.style import Panels, figure_style, task_colours, text_width
 from clearl.report.task_names import short_names
 
 _KINDS = (".png", ".svg", ".pdf")
@@ -25,7 +25,7 @@ def draw_memory(path: Path, played: Mapping[str, np.ndarray], returns: Mapping[s
         raise ConfigError("there is nothing to draw: no unroll with a label could be read")
     colours, names = task_colours(tasks), short_names(tasks, 24)
     with figure_style() as new_figure:
-        figure, ((ages, scores),) = Panels(1, 2, 3.4, 2.2, top=0.75, gap_x=0.7).make(new_figure)
+        figure, ((ages, scores),) = Panels(1, 2, 3.4, 2.2, top=0.75, gap_x=0.4 + text_width(names)).make(new_figure)
         edges = np.histogram_bin_edges(np.concatenate([played[task] for task in tasks]), _BINS)
         ages.hist([played[task] for task in tasks], edges, stacked=True, color=[*colours.values()], label=names)
         ages.set_title("when they were played")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clearl.report.arms import label
+from clearl.report.composition import Shares, run_shares
 from clearl.report.formatting import with_deviation, with_interval
 from clearl.report.markup import csv_text, latex, markdown, pipes
 from clearl.report.paper import TABLES, PaperTable
@@ -141,6 +142,31 @@ def measure_table(summary: Summary, measure: Measure) -> Table | None:
     )
 
 
+def replay_table(summary: Summary) -> Table | None:
+    """Return the table of what the buffers hold at the end; None where no row tells of it."""
+    found = {name: [s for run in arm.arm.runs if (s := run_shares(run))] for name, arm in summary.arms.items()}
+    found = {name: runs for name, runs in found.items() if runs}
+    if not found:
+        return None
+    tasks = list(dict.fromkeys(task for runs in found.values() for shares in runs for task in shares))
+    stats = [[_last_share(runs, task) for task in tasks] for runs in found.values()]
+    return Table(
+        name="replay",
+        title="Replay at the end",
+        note="share of the unrolls in the replay buffer that is of each task, in per cent, at the last count",
+        tasks=tasks,
+        labels=[label(name) for name in found],
+        cells=[[with_deviation(stat) for stat in row] for row in stats],
+        bold=[[False] * len(tasks) for _ in found],
+        numbers=[[*row] for row in stats],
+        boundaries=[summary.arms[name].boundaries for name in found],
+    )
+
+
+def _last_share(runs: Sequence[Shares], task: str) -> Stat:
+    return Stat(tuple(100 * float(shares[task].returns[-1]) if task in shares else 0.0 for shares in runs))
+
+
 def with_oracle(table: Table, summary: Summary) -> Table:
     """Return the table of cumulative scores with one more row: what the schedule gives with no forgetting at all."""
     if not summary.oracle:
@@ -191,6 +217,8 @@ def all_tables(summary: Summary, *, paper: bool = False) -> list[Table]:
     """Return the tables of all measures that the runs have; with `paper`, or on one of its suites, the paper's."""
     measured = [table for measure in MEASURES if (table := measure_table(summary, measure)) is not None]
     measured = [with_oracle(table, summary) if table.name == "cumulative" else table for table in measured]
+    if (held := replay_table(summary)) is not None:
+        measured.append(held)
     suite = suite_of(summary)
     return measured + [paper_table(table, suite) for table in TABLES if paper or table.suite == suite]
 
