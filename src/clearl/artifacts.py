@@ -35,7 +35,7 @@ WEIGHTS_FILE = "agent.safetensors"
 VERSION = 1
 _CAPS_NBYTES = {EXPORT_FILE: 1 << 26, WEIGHTS_FILE: 1 << 36}
 _HUB_CAPS_NBYTES = {EXPORT_FILE: 1 << 26, WEIGHTS_FILE: 1 << 31}
-"""Of a stranger's agent; a network of the paper has 10 MB."""
+"""The most bytes of a stranger's agent; a network of the paper has 10 MB."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Trained:
     agent: Agent
 
     tasks: tuple[str, ...]
-    """What the agent was trained for, or those of it that were asked for."""
+    """The tasks that the agent was trained for, or those of them that were asked for."""
 
     @classmethod
     def open(
@@ -70,7 +70,7 @@ class Trained:
 
 
 def at_segment_end(trained: Trained, path: Path, segment: int) -> Trained:
-    """The same run with the weights that a segment of it ended with."""
+    """Return the same run with the weights that a segment of it ended with."""
     network, agent = copy.deepcopy(trained.agent.network), trained.agent
     kept = SwitchWeights(path)
     with fitting(kept.path):
@@ -80,7 +80,10 @@ def at_segment_end(trained: Trained, path: Path, segment: int) -> Trained:
 
 
 def parts_of(path: Path, tasks: Sequence[str] = ()) -> dict[Path, tuple[str, ...]]:
-    """The run directories in `path`, each with those of `tasks` that it trained: one, or one a task if `separate`."""
+    """Return the run directories in `path`, each with those of `tasks` that it trained.
+
+    One, or one a task if `separate`.
+    """
     run_dir = RunDir.open(path)
     parts = run_dir.meta.get("parts")
     if not parts:
@@ -124,7 +127,7 @@ def export_agent(
 
 
 def _write_agent(trained: Trained, out: Path) -> None:
-    """Two files that `clearl.load_agent` reads: weights, and a description of them."""
+    """Write the two files that `clearl.load_agent` reads: weights, and a description of them."""
     tensors = {name: tensor.contiguous() for name, tensor in as_module(trained.agent.network).state_dict().items()}
     weights = save(tensors)
     about = {

@@ -1,4 +1,4 @@
-"""What is installed, what is missing and how to get it, and what this machine has to offer."""
+"""Find out what is installed, what is missing and how to get it, and what this machine has to offer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LEAST_DISK_BYTES = 2 * 2**30
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One line of the doctor's letter."""
+    """One finding."""
 
     verdict: Verdict
     what: str
@@ -38,7 +38,7 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class Package:
-    """Something that a part of clearl needs."""
+    """A package that a part of clearl needs."""
 
     module: str
     distribution: str

@@ -14,7 +14,7 @@ class ClearlError(Exception):
     exit_code = 1
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Whatever a constructor takes: an error of the learner's process is raised in that of the command."""
+        """Pickle any constructor's arguments: an error of the learner is raised again in the command's process."""
         return _made_again, (type(self), *self.args), vars(self)
 
 
@@ -78,7 +78,7 @@ class EnvironmentFaultError(ClearlError):
         self.task, self.slot, self.step, self.problem = task, slot, step, problem
 
     def in_slot(self, slot: int) -> EnvironmentFaultError:
-        """The same fault under another number of the slot: a batch counts its own, a run counts all."""
+        """Return the same fault under another number of the slot: a batch counts its own, a run counts all."""
         moved = EnvironmentFaultError(self.task, slot, self.step, self.problem)
         moved.__cause__ = self
         return moved
@@ -110,7 +110,7 @@ _OS_REMEDIES = {
 
 
 def os_problem(error: OSError, path: object = None) -> str:
-    """The path, what the system says of it, and the remedy, in one line."""
+    """Return the path, what the system says of it, and the remedy, in one line."""
     where = path if path is not None else error.filename if error.filename is not None else "the output"
     said = error.strerror or str(error) or type(error).__name__
     remedy = _OS_REMEDIES.get(error.errno or 0)

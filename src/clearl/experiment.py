@@ -90,7 +90,7 @@ class RunResult:
         return load_agent(self.path)
 
     def extend(self, *, console: bool = False, **settings: Any) -> RunResult:
-        """Go on in the same directory with what comes next: `result.extend(tasks=("asterix",))`."""
+        """Continue in the same directory with what comes next: `result.extend(tasks=("asterix",))`."""
         return run(go_on(self.path, None, settings), self.path, console=console)
 
 
@@ -98,7 +98,7 @@ def run(
     config: RunConfig, out: Path, *, console: bool = True, arm: str | None = None, overwrite: bool = False,
     listeners: Sequence[Callable[[Row], None]] = (),
 ) -> RunResult:  # fmt: skip
-    """Train what `config` says into the directory `out`; a directory that holds the same run goes on from there.
+    """Train what `config` says into the directory `out`; if that holds the same run, resume it.
 
     With `overwrite` a run that `out` holds is deleted first, once everything that can be checked has been.
     """
@@ -125,7 +125,7 @@ def run(
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What a call of `run` asks for beside the settings of the run."""
+    """The options of a call of `run` beside the settings of the run."""
 
     console: bool
     arm: str | None
@@ -168,14 +168,14 @@ def load_agent(path: Path, *, trust: bool = False) -> Agent:
 
 
 def _recorded_plans(out: Path) -> list[Plan]:
-    """The plan of a run that was extended: its settings know only of the last part of it."""
+    """Return the plan of a run that was extended: its settings know only of the last part of it."""
     if not holds_run(out) or not RunDir(out).meta.get("extensions"):
         return []
     return [plan_from_json(RunDir(out).meta["plan"])]
 
 
 def _check_schedule(config: RunConfig, plan: Plan, run_dir: RunDir) -> None:
-    """Refuse to go on with another plan than the run began with: the schedule is a file, which may have changed."""
+    """Refuse to resume with another plan than the run began with: the schedule is a file, which may have changed."""
     if config.schedule is not None and run_dir.meta.get("plan") != json.loads(json.dumps(asdict(plan))):
         raise RunDirectoryError(
             f"{config.schedule} is not the schedule that {run_dir.path} began with; put that back, or use another --out"
@@ -206,7 +206,7 @@ def _run_plan(config: RunConfig, plan: Plan, out: Path, suite: Suite, stop: Stop
                 raise _with_checkpoint(error, run_dir) from error
             raise
         status = "interrupted" if stop else "finished"
-        # What is finished no longer changes: from now on a metrics file that has lost its end can be told.
+        # A finished file no longer changes: with its length recorded, a lost end can be detected.
         run_dir.set_status(status, metrics_bytes=None if stop else run_dir.metrics_path.stat().st_size)
         if status == "finished" and not config.keep_replay:
             shutil.rmtree(run_dir.replay_path, ignore_errors=True)
@@ -214,13 +214,13 @@ def _run_plan(config: RunConfig, plan: Plan, out: Path, suite: Suite, stop: Stop
 
 
 def _collapse_watch(config: RunConfig) -> Callable[[Row], None]:
-    """A listener that warns once of a collapsed policy, and never ends the training."""
+    """Return a listener that warns once of a collapsed policy, and never ends the training."""
     watch = CollapseWatch(config.unroll_steps * config.batch_unrolls)
     return partial(Shield("the watch for collapse").call, watch.update)
 
 
 def _open_console(config: RunConfig, plan: Plan, run_dir: RunDir, stack: ExitStack) -> Callable[[Row], None]:
-    """Open the live view for the life of `stack`; the listener that feeds it."""
+    """Open the live view for the life of `stack`; return the listener that feeds it."""
     from clearl.records.console import Console  # Rich, which a child process can do without
 
     names = dict.fromkeys([run_dir.meta.get("arm") or config.method, plan.name])
@@ -246,7 +246,7 @@ def _with_checkpoint(error: DivergedError, run_dir: RunDir) -> DivergedError:
 def _claimed(
     config: RunConfig, out: Path, make_meta: Callable[[], dict[str, Any]], options: RunOptions
 ) -> Iterator[RunDir]:
-    """Hold the directory of a run, which is made, or opened to go on with; nobody else trains into it meanwhile."""
+    """Hold the directory of a run, made or opened to resume; no other process trains into it meanwhile."""
     meta = None if holds_run(out) else make_meta()  # fails before anything is made
     with claimed_directory(out):
         if options.overwrite and holds_run(out):
@@ -260,7 +260,7 @@ def _claimed(
 
 
 def _reopened(config: RunConfig, out: Path, arm: str | None) -> RunDir:
-    """Open a run to go on with; settings that do not touch learning become those of `config`."""
+    """Open a run to resume; settings that do not touch learning become those of `config`."""
     run_dir = RunDir.open(out)
     before = from_yaml(run_dir.config_text, str(out / CONFIG_FILE))
     changes = diff(before, config)
@@ -290,7 +290,7 @@ def _check_checkpoints(run_dir: RunDir) -> None:
 
 
 def _meta(factory: RunFactory, plan: Plan, arm: str | None) -> dict[str, Any]:
-    """All that describes one network's training and cannot be read off its config."""
+    """Return the meta data of one network's training: all that its config does not say."""
     config = factory.config
     return {
         **_common_meta(config, arm),

@@ -35,7 +35,7 @@ _MAX_RECORD_NBYTES = 1 << 31
 
 @dataclass(frozen=True)
 class Forgetting:
-    """What will be dropped; made and checked by `plan_forgetting`, which changes nothing."""
+    """A plan of what to drop; made and checked by `plan_forgetting`, which changes nothing."""
 
     path: Path
     task: str
@@ -44,7 +44,7 @@ class Forgetting:
     sequences: tuple[int, ...]
     """Unrolls that each slot had offered."""
     forgotten: tuple[str, ...]
-    """What is dropped of each slot; see `clearl.replay.history.pack_mask`."""
+    """The unrolls dropped of each slot; see `clearl.replay.history.pack_mask`."""
     unrolls: int
     nbytes: int
     left: int
@@ -139,7 +139,7 @@ def finish_forgetting(run_dir: RunDir) -> None:
 
 
 def _checkpoints(run_dir: RunDir) -> CheckpointStore:
-    """The checkpoints, as a resume would choose among them."""
+    """Return the checkpoints, as a resume would choose among them."""
     return CheckpointStore(
         run_dir.checkpoints_path, check=lambda state: check_position(run_dir.path, state.get("metrics_position"))
     )

@@ -1,4 +1,4 @@
-"""How spaces grow: where the numbers of smaller observations and actions lie in larger ones, and arrays padded so.
+"""Growth of spaces: the places of smaller observations and actions in larger ones, and arrays padded to them.
 
     growth = Growth(old, new)                  # refuses by name what cannot grow
     rows = growth.unroll(rows)                 # unrolls of the old spec, as the new one holds them
@@ -31,7 +31,7 @@ class Growth:
             raise ConfigError(f"the agent cannot grow to the next tasks: {problem}")
 
     def __str__(self) -> str:
-        """What grows, for people: `observations (4,) -> (7,), actions (3,) -> (5,)`."""
+        """Describe what grows: `observations (4,) -> (7,), actions (3,) -> (5,)`."""
         old, new = self.old.observation.parts, self.new.observation.parts
         parts = [
             f"{name or 'observations'} {old[name].shape if name in old else 'none'} -> {part.shape}"
@@ -56,15 +56,15 @@ class Growth:
         return np.concatenate([self.mask_places, deviations]).astype(np.int64)
 
     def policy(self, policy: np.ndarray) -> np.ndarray:
-        """Policies [..., policy_size]; 0 for what is new, which a mask leaves out."""
+        """Pad policies [..., policy_size] with 0 for what is new, which a mask leaves out."""
         return _spread(policy, self.policy_places, self.new.action.policy_size)
 
     def mask(self, mask: np.ndarray) -> np.ndarray:
-        """Masks [..., mask_size] of tasks or states: nothing new is possible."""
+        """Pad masks [..., mask_size] of tasks or states: nothing new is possible."""
         return _spread(mask, self.mask_places, self.new.action.mask_size)
 
     def action(self, action: np.ndarray) -> np.ndarray:
-        """Actions [..., *action_shape]."""
+        """Pad actions [..., *action_shape]."""
         old, new = self.old.action, self.new.action
         if not new.shape:
             return action
@@ -73,12 +73,12 @@ class Growth:
         return _spread(action if old.shape else action[..., None], places, new.shape[0])
 
     def frames(self, frames: np.ndarray) -> np.ndarray:
-        """Frames [..., *frame_shape] as they are stored, arrays or records."""
+        """Pad frames [..., *frame_shape] as they are stored, arrays or records."""
         dtype, shape = self.new.observation.frame_dtype, self.new.observation.frame_shape
         return self._shown(frames, dtype, shape, stacked=False)
 
     def observation(self, observation: np.ndarray) -> np.ndarray:
-        """Observations [..., *observation_shape] as networks see them, with images stacked; records as records."""
+        """Pad observations [..., *observation_shape] as networks see them, with images stacked; records as records."""
         spec = self.new.observation
         dtype, shape = (spec.record_dtype, ()) if spec.is_record else (spec.frame_dtype, spec.shapes[""])
         return self._shown(observation, dtype, shape, stacked=True)
@@ -134,7 +134,7 @@ def _option_places(old: ActionSpec, new: ActionSpec) -> np.ndarray:
 
 
 def _spread(array: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
-    """The numbers [..., n] at `places` of [..., size]; 0 or False elsewhere."""
+    """Return the numbers [..., n] at `places` of [..., size]; 0 or False elsewhere."""
     spread = np.zeros((*array.shape[:-1], size), array.dtype)
     spread[..., places] = array
     return spread

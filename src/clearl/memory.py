@@ -1,4 +1,4 @@
-"""What a run remembers: frames, bytes, ages and returns of its replay buffer, by task.
+"""The contents of a run's replay buffer: frames, bytes, ages and returns, by task.
 
     memory = read_memory(Path("runs/a"))
     memory.tasks["breakout"].median_age_frames
@@ -28,7 +28,7 @@ from clearl.storage.checkpoints import CheckpointStore
 
 @dataclass(frozen=True)
 class TaskMemory:
-    """What the buffer holds of one task; None where it is not known."""
+    """The buffer's contents of one task; None where a number is not known."""
 
     unrolls: int
     frames: int
@@ -46,19 +46,19 @@ class TaskMemory:
 
 @dataclass(frozen=True)
 class Memory:
-    """What a run remembers at `now_frames` of training."""
+    """The contents of a run's buffer at `now_frames` of training."""
 
     path: Path
     now_frames: int
     unroll_frames: int
     tasks: dict[str, TaskMemory]
     disk_nbytes: int | None = None
-    """Of the files, waste included."""
+    """Bytes of the files, waste included."""
     lost: int = 0
     """Unrolls that ought to be there and are not."""
     problems: tuple[str, ...] = ()
     note: str = ""
-    """Why not everything is known."""
+    """The reason why some of it is unknown."""
 
     @property
     def unrolls(self) -> int:
@@ -66,7 +66,7 @@ class Memory:
 
 
 def read_memory(path: Path) -> Memory:
-    """Read what the run in `path` remembers."""
+    """Read the buffer of the run in `path`."""
     run_dir = RunDir.open(path)
     replay, now = replay_of(run_dir), _now_frames(run_dir)
     unroll_frames = _unroll_frames(run_dir)
@@ -87,7 +87,7 @@ def read_memory(path: Path) -> Memory:
 
 
 def replay_of(run_dir: RunDir) -> dict[str, Any]:
-    """The meta data on replay of a run that trains one network."""
+    """Return the meta data on replay of a run that trains one network."""
     meta = run_dir.meta
     if parts := meta.get("parts"):
         listed = ", ".join(str(run_dir.path / str(part)) for part in parts)
@@ -99,7 +99,7 @@ def replay_of(run_dir: RunDir) -> dict[str, Any]:
 
 
 def at_rest(run_dir: RunDir) -> list[int] | None:
-    """The unrolls that each slot had offered at the newest checkpoint; None where there is none."""
+    """Return the unrolls that each slot had offered at the newest checkpoint; None where there is none."""
     saved = CheckpointStore(run_dir.checkpoints_path).newest()
     if saved is None:
         return None
@@ -138,7 +138,7 @@ def _of_task(held: np.ndarray, now: int, unroll_frames: int) -> TaskMemory:
 
 
 def _recorded(run_dir: RunDir, replay: Mapping[str, Any], now: int, unroll_frames: int) -> Memory:
-    """What the last row of training metrics says, where the buffer itself cannot be read."""
+    """Read the last row of training metrics, where the buffer itself cannot be read."""
     gone = "was in RAM" if replay.get("store") != "disk" else "is gone (keep_replay was off, or it was removed)"
     rows = [row for row in scan_rows(run_dir.metrics_path).rows if row["kind"] == "train"]
     counted = [row for row in rows if isinstance(row["replay"].get("by_task"), dict)]
@@ -160,7 +160,7 @@ def _unroll_frames(run_dir: RunDir) -> int:
 
 
 def _now_frames(run_dir: RunDir) -> int:
-    """Frames trained on: of the newest checkpoint, or of the last row where that is later."""
+    """Return the frames trained on: of the newest checkpoint, or of the last row where that is later."""
     saved = CheckpointStore(run_dir.checkpoints_path).newest()
     now = 0 if saved is None else int(saved.json["learner"]["state"]["counters"]["frames"])
     if run_dir.status != "running":

@@ -98,7 +98,7 @@ def record_switch(
 
 
 def switch_task(path: Path, switch: int) -> str | None:
-    """The first task of the segment that a switch ended; None where the run has no such segment."""
+    """Return the first task of the segment that a switch ended; None where the run has no such segment."""
     ended = _segments(path).get(switch - 1)
     return None if ended is None else str(ended["tasks"][0])
 
@@ -108,7 +108,7 @@ def _segments(path: Path) -> dict[int, Row]:
 
 
 def _film(trained: Trained, titles: Sequence[str], episodes: int, max_steps: int) -> Film:
-    """The first of the tasks, with its name and the score so far above every picture."""
+    """Film the first of the tasks, with its name and the score so far above every picture."""
     task, scores = trained.tasks[0], []
     pictures = [
         with_caption(picture, (task, *titles, f"score {score:.4g}"))
@@ -120,7 +120,7 @@ def _film(trained: Trained, titles: Sequence[str], episodes: int, max_steps: int
 def _play(
     trained: Trained, task: str, episodes: int, max_steps: int, scores: list[float]
 ) -> Iterator[tuple[np.ndarray, float]]:
-    """Pictures with the score of the episode so far; whole episodes' scores are added to `scores`."""
+    """Yield pictures with the score of the episode so far; scores of whole episodes are added to `scores`."""
     suite, network, seed = trained.suite, trained.agent.network, derive(trained.config.seed, "clearl video", task)
     stepper = Stepper(network, suite.spec, 1, reward_clip=trained.config.reward_clip, column="evaluate")
     envs, rng = suite.make(task, num_envs=1, seed=seed, training=False), generator(seed, "actions")

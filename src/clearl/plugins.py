@@ -30,7 +30,7 @@ def import_plugins(modules: Iterable[str]) -> None:
 
 
 def name_problem(module: str) -> str | None:
-    """What is wrong with the name of a module, or None."""
+    """Return what is wrong with the name of a module, or None."""
     if all(part.isidentifier() for part in module.split(".")):
         return None
     name = module.rpartition("/")[2].removesuffix(".py")
@@ -39,7 +39,7 @@ def name_problem(module: str) -> str | None:
 
 
 def named_modules(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """The modules that the settings of a run ask to import: `imports`, and ids such as `gym:module:Env-v0`."""
+    """Return the modules that the settings of a run ask to import: `imports`, and ids such as `gym:module:Env-v0`."""
     ids = [*_listed(str(settings.get("suite") or "").partition(":")[2]), *_listed(settings.get("tasks"))]
     ids += _listed(settings.get("probe_task"))
     in_ids = (name.partition("?")[0].rpartition(":")[0] for name in ids)
@@ -48,7 +48,7 @@ def named_modules(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _maker_module(environment: str) -> str:
-    """The module in `name=module:function`, or in the entry point of a spec."""
+    """Return the module in `name=module:function`, or in the entry point of a spec."""
     entry = environment.partition("=")[2]
     if entry.startswith("spec:"):
         try:
@@ -75,12 +75,12 @@ def import_asked(settings: Mapping[str, Any], *, source: str, imports: Iterable[
 
 
 def _listed(value: Any) -> list[str]:
-    """The names in a setting, which a library call may give as one text."""
+    """Return the names in a setting, which a library call may give as one text."""
     return [name.strip() for name in value.split(",")] if isinstance(value, str) else list(value or ())
 
 
 def _failure(error: BaseException) -> str:
-    """The error of a module as one line, with its place."""
+    """Return the error of a module as one line, with its place."""
     if isinstance(error, SyntaxError):
         return f"has a syntax error: {error.msg} ({error.filename}, line {error.lineno})"
     place = traceback.extract_tb(error.__traceback__)[-1]

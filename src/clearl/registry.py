@@ -46,22 +46,22 @@ class Registry(Generic[Item]):
 
     @property
     def state(self) -> tuple[Any, ...]:
-        """Everything that is registered, as a key for what was computed from it."""
+        """Return everything that is registered, as a key for what was computed from it."""
         return (*self._entries.items(), *self._installed)
 
     def get(self, name: str) -> Item:
-        """The plug-in called `name`, or an error that names the nearest ones."""
+        """Return the plug-in called `name`, or an error that names the nearest ones."""
         entry = self._entries.get(name) or self._installed.get(name)
         if entry is None:
             raise UnknownNameError(self.kind, name, self)
         return load_entry(entry) if isinstance(entry, str) else cast(Item, entry)
 
     def ships(self, name: str) -> bool:
-        """Whether the plug-in comes with this package."""
+        """Return whether the plug-in comes with this package."""
         return name in self._settings
 
     def settings(self, name: str) -> type | None:
-        """The dataclass of settings that a plug-in declares as its attribute `settings`, or None."""
+        """Return the dataclass of settings that a plug-in declares as its attribute `settings`, or None."""
         if self.ships(name):
             entry = self._settings[name]
             return None if entry is None else load_entry(entry)
@@ -74,7 +74,7 @@ class Registry(Generic[Item]):
 
 
 def _same(old: Any, new: Any) -> bool:
-    """Whether two entries are one plug-in: a module that is imported twice registers two equal classes."""
+    """Return whether two entries are one plug-in: a module that is imported twice registers two equal classes."""
 
     def identity(entry: Any) -> Any:
         return entry if isinstance(entry, str) else (f"{entry.__module__}:{entry.__qualname__}")
@@ -83,7 +83,7 @@ def _same(old: Any, new: Any) -> bool:
 
 
 def load_entry(entry: str) -> Any:
-    """What `module:attribute` names; imports the module."""
+    """Import what `module:attribute` names."""
     module, _, attribute = entry.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)

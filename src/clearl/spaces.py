@@ -1,4 +1,4 @@
-"""What tasks show and take: observations of named parts, and actions of choices and real numbers."""
+"""The spaces of tasks: observations of named parts, and actions of choices and real numbers."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class PartSpec:
 
 
 MASK_FIELD = "action mask"
-"""Of a record: what the state allows. A part of that name would be called in another way."""
+"""The field of a record that holds the state's action mask; a part of that name gets another."""
 
 
 def field_name(part: str) -> str:
-    """The name of a part in a record, where none may be empty or that of the mask."""
+    """Return the name of a part in a record, where none may be empty or that of the mask."""
     return f"{part}_" if part in ("", MASK_FIELD) else part
 
 
@@ -51,7 +51,7 @@ class ObservationSpec:
 
     @cached_property
     def is_record(self) -> bool:
-        """Whether a frame is a record: of several parts, of one with a name, or with a mask."""
+        """True if a frame is a record: of several parts, of one with a name, or with a mask."""
         return list(self.parts) != [""] or self.mask_size > 0
 
     @property
@@ -68,11 +68,11 @@ class ObservationSpec:
 
     @cached_property
     def record_dtype(self) -> np.dtype:
-        """Of records: what the network sees of one, with its images stacked. Tensors hold its bytes."""
+        """The dtype of a record as the network sees it, with its images stacked. Tensors hold its bytes."""
         return self._record(self.shapes)
 
     def stack_of(self, name: str) -> int:
-        """How many frames of a part are stacked: of several parts, images only."""
+        """Return how many frames of a part are stacked: of several parts, images only."""
         return self.stack if len(self.parts) == 1 or self.parts[name].is_image else 1
 
     @property
@@ -102,22 +102,25 @@ class ActionSpec:
 
     @property
     def reals(self) -> int:
-        """How many real numbers an action has."""
+        """The number of real numbers in an action."""
         return len(self.bounded)
 
     @property
     def is_discrete(self) -> bool:
-        """Whether an action is a single choice, stored as one integer."""
+        """True if an action is a single choice, stored as one integer."""
         return len(self.choices) == 1 and not self.bounded
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one stored action: () for a single choice."""
+        """The shape of one stored action: () for a single choice."""
         return () if self.is_discrete else (len(self.choices) + self.reals,)
 
     @property
     def dtype(self) -> str:
-        """Of a stored action. In a mixed one choices are floats, which hold whole numbers below 2**24 exactly."""
+        """The dtype of a stored action.
+
+        In a mixed one choices are floats, which hold whole numbers below 2**24 exactly.
+        """
         return "float32" if self.bounded else "int64"
 
     @property
@@ -133,7 +136,7 @@ class ActionSpec:
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """What the tasks of a suite have in common once padded."""
+    """The common spaces of a suite's tasks, once padded."""
 
     observation: ObservationSpec
     action: ActionSpec
@@ -141,25 +144,25 @@ class TaskSpec:
     """Environment frames that pass in one decision (the action repeat)."""
 
     def stacked(self, stack: int) -> TaskSpec:
-        """The same with so many frames in one observation."""
+        """Return the same spec with `stack` frames in one observation."""
         return replace(self, observation=replace(self.observation, stack=stack))
 
 
 def discrete_spec(
     frame_shape: tuple[int, ...], frame_dtype: PartDtype, num_actions: int, stack: int = 1, frames_per_step: int = 1
 ) -> TaskSpec:
-    """The spec of tasks with one array as observation and one choice as action."""
+    """Return the spec of tasks with one array as observation and one choice as action."""
     observation = ObservationSpec({"": PartSpec(frame_shape, frame_dtype)}, stack)
     return TaskSpec(observation, ActionSpec.discrete(num_actions), frames_per_step)
 
 
 def spec_to_json(spec: TaskSpec) -> dict[str, Any]:
-    """As `spec_from_json` reads it."""
+    """Convert a spec to the JSON that `spec_from_json` reads."""
     return asdict(spec)
 
 
 def spec_from_json(values: Any, source: str) -> TaskSpec:
-    """The `TaskSpec` in a file, or `CorruptFileError` if no environment of ours can be so."""
+    """Return the `TaskSpec` in a file, or `CorruptFileError` if no environment of ours can be so."""
     try:
         spec = _from_version_1(values) if "frame_shape" in values else _from_json(values)
         _check(spec)
@@ -169,7 +172,7 @@ def spec_from_json(values: Any, source: str) -> TaskSpec:
 
 
 def _from_version_1(values: Any) -> TaskSpec:
-    """Version 0.1 wrote one array and one choice, flat."""
+    """Read a spec of version 0.1: one array and one choice, flat."""
     return discrete_spec(**{**values, "frame_shape": tuple(values["frame_shape"])})
 
 

@@ -1,4 +1,4 @@
-"""What passes between layers besides unrolls: an environment's step, the position in the plan, the learner's batch."""
+"""Types that layers share besides unrolls: an environment's step, the position in the plan, the learner's batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EnvStep:
-    """What a batch of n environments answers to n actions.
+    """The results of n actions in a batch of n environments.
 
     Termination resets in the same step: `frames` is then the first frame of the next episode. Truncation does not:
     `frames` is the last frame of the episode, whose value the learner bootstraps from; the next action is ignored
@@ -34,7 +34,7 @@ class EnvStep:
 
 @dataclass(frozen=True)
 class Visit:
-    """Where training stands in the plan. Given only to methods that declare `needs_boundaries`."""
+    """The position of training in the plan. Given only to methods that declare `needs_boundaries`."""
 
     index: int
     tasks: tuple[str, ...]
@@ -43,12 +43,12 @@ class Visit:
     end_frames: int | None
     """None where the visit ends by episodes."""
     extra_frames: int = 0
-    """How many frames at the visit's end are on top of its own, because the method asked for them."""
+    """Frames at the visit's end on top of its own, because the method asked for them."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What the learner trains on: time-major tensors, new and replay side by side."""
+    """A batch of the learner: time-major tensors, new and replay side by side."""
 
     observation: torch.Tensor  # [T+1, B, *observation_shape]
     first: torch.Tensor  # [T+1, B] bool

@@ -38,11 +38,11 @@ class Unroll:
     core_state: np.ndarray  # [core_size] float32, before o_0
 
     def named(self) -> dict[str, np.ndarray]:
-        """The arrays by the names of their fields, for what stores or copies them all alike."""
+        """Return the arrays by the names of their fields, for what stores or copies them all alike."""
         return vars(self)
 
     def __getitem__(self, index: Any) -> Unroll:
-        """Some of the slots, or one, as views."""
+        """Return some of the slots, or one, as views."""
         return Unroll(**{name: array[index] for name, array in vars(self).items()})
 
 
@@ -50,20 +50,20 @@ FIELD_NAMES = tuple(field.name for field in fields(Unroll))
 
 
 def from_named(arrays: Mapping[str, np.ndarray]) -> Unroll:
-    """The unroll in a checkpoint; version 0.1 called its policies logits."""
+    """Return the unroll in a checkpoint; version 0.1 called its policies logits."""
     renamed = {**arrays, "policy": arrays["logits"]} if "logits" in arrays else arrays
     return Unroll(**{name: renamed[name] for name in FIELD_NAMES})
 
 
 def as_plain(array: np.ndarray) -> np.ndarray:
-    """For a checkpoint: records as their bytes [..., nbytes], everything else as it is."""
+    """Convert for a checkpoint: records to their bytes [..., nbytes], everything else as it is."""
     if array.dtype.names is None:
         return array
     return np.ascontiguousarray(array).view(np.uint8).reshape(*array.shape, array.dtype.itemsize)
 
 
 def from_plain(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """What `as_plain` was given."""
+    """Undo `as_plain`."""
     return array if dtype.names is None else np.ascontiguousarray(array).view(dtype)[..., 0]
 
 
@@ -95,7 +95,7 @@ class UnrollLayout:
 
     @property
     def fields(self) -> dict[str, Field]:
-        """By name, in the order in which they are stored."""
+        """The fields by name, in the order in which they are stored."""
         steps, observation, action = self.unroll_steps, self.spec.observation, self.spec.action
         shown = steps + observation.stack
         return {
@@ -119,11 +119,11 @@ class UnrollLayout:
         return sum(field.nbytes for field in self.fields.values())
 
     def empty(self, slots: int) -> Unroll:
-        """Zeroed arrays for one unroll of each of `slots`."""
+        """Make zeroed arrays for one unroll of each of `slots`."""
         return Unroll(**{name: np.zeros((slots, *f.shape), f.dtype) for name, f in self.fields.items()})
 
     def views(self, buffer: memoryview | bytearray, slots: int) -> Unroll:
-        """The same arrays as views into `buffer`, which holds `buffer_nbytes(slots)` or more."""
+        """Return the same arrays as views into `buffer`, which holds `buffer_nbytes(slots)` or more."""
         views, offset = {}, 0
         for name, field in self.fields.items():
             count = slots * int(np.prod(field.shape, dtype=np.int64))
@@ -133,5 +133,5 @@ class UnrollLayout:
         return Unroll(**views)
 
     def buffer_nbytes(self, slots: int) -> int:
-        """Bytes that `views` needs; every array is padded to 64."""
+        """Return the bytes that `views` needs; every array is padded to 64."""
         return sum(-(-(slots * f.nbytes) // 64) * 64 for f in self.fields.values())

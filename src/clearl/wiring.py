@@ -1,4 +1,4 @@
-"""Makes the parts of a run from its config: the only file that knows every layer."""
+"""Make the parts of a run from its config: the only file that knows every layer."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ from clearl.tasks.vectors import allow_env_threads
 from clearl.unroll import UnrollLayout
 
 FACTORY_ENTRY = "clearl.wiring:load_factory"
-"""By which other processes make the factory of a run again."""
+"""The entry by which other processes make the factory of a run."""
 
 
 @dataclass(frozen=True)
 class ReplaySize:
-    """How much replay each slot holds, and where; decided once, when a run is created."""
+    """The replay capacity of each slot, and its store; decided once, when a run is created."""
 
     capacity_unrolls: int
     store: StoreKind
@@ -104,12 +104,12 @@ class RunFactory:
 
     @cached_property
     def replay(self) -> ReplaySize:
-        """As given, else as the run directory says, which must exist by then."""
+        """The size as given, else as the run directory says, which must exist by then."""
         return self._replay or ReplaySize.of(self.run_dir)
 
     @property
     def replay_store(self) -> str:
-        """Where replay is kept: `ram` or `disk`."""
+        """The kind of replay store: `ram` or `disk`."""
         return self.replay.store
 
     def plan_replay(self, plan: Plan) -> dict[str, Any]:
@@ -128,11 +128,11 @@ class RunFactory:
         return {"store": store, "capacity_unrolls": per_slot, "forecast": sentence}
 
     def network(self) -> PolicyNetwork:
-        """The network of this process, with the run's initial weights until others are loaded."""
+        """Return the network of this process, with the run's initial weights until others are loaded."""
         return self._network
 
     def mixer(self) -> Mixer:
-        """What picks from the pairs of this run, as at its start."""
+        """Make the mixer of this run's pairs, as at its start."""
         seed, fraction = derive(self.config.seed, "mixer"), self.method.replay_fraction
         if self.config.pairs == "both" and fraction > 0:
             return BothMixer(self.config.replay_ratio or 1.0, seed)
@@ -150,7 +150,7 @@ class RunFactory:
         return Worker(actor, shards, self.draws)
 
     def shard(self, slot: int) -> ReplayShard:
-        """The replay shard of one slot, as the disk holds it or empty."""
+        """Return the replay shard of one slot, as the disk holds it or empty."""
         path = self.run_dir / "replay" / f"slot-{slot:05d}"
         store = open_store(self.replay.store, path, waste_share=self.config.replay_waste_share)
         return ReplayShard(
@@ -167,7 +167,7 @@ class RunFactory:
         )  # fmt: skip
 
     def learner(self, plan: Plan) -> Learner:
-        """The learner, with the network of this process."""
+        """Return the learner, with the network of this process."""
         batch_frames = self.config.batch_unrolls * self.layout.frames
         return Learner(
             network=self._network, method=self.method, config=self.config, batch_frames=batch_frames,
@@ -175,7 +175,7 @@ class RunFactory:
         )  # fmt: skip
 
     def intake(self) -> Intake:
-        """Makes batches out of the pairs of workers."""
+        """Make the intake, which batches the pairs of workers."""
         config = self.config
         return Intake(
             self.codec, config.batch_unrolls, self.mixer(), discount=config.discount, reward_clip=config.reward_clip
@@ -235,7 +235,7 @@ def open_context(spec: RunSpec, factory: Factory) -> Iterator[RunContext]:
 
 
 def saved_checkpoints(run_dir: RunDir) -> CheckpointStore:
-    """The checkpoints of a run, for those who read them."""
+    """Return the checkpoints of a run, for those who read them."""
     return CheckpointStore(run_dir.checkpoints_path, check=lambda state: check_checkpoint_spec(run_dir, state))
 
 
@@ -246,31 +246,31 @@ def check_checkpoint_spec(run_dir: RunDir, state: Mapping[str, Any]) -> None:
 
 
 def run_frames(config: RunConfig) -> int:
-    """Environment frames that a run will train on, over all its networks; 0 where visits end by episodes."""
+    """Return the frames that a run will train on, over all its networks; 0 where visits end by episodes."""
     suite = run_suite(config)
     return sum(plan.total_frames or 0 for plan in method_plans(config, suite.tasks))
 
 
 def run_suite(config: RunConfig) -> Suite:
-    """The suite of a run that is about to begin; where nobody named tasks, with those of its schedule."""
+    """Return the suite of a run that is about to begin; where nobody named tasks, with those of its schedule."""
     if config.schedule is None or config.tasks:
         return make_suite(config.suite, config.tasks, config)
     return make_suite(config.suite, schedule_tasks(Path(config.schedule)), config)
 
 
 def planned(config: RunConfig) -> list[Plan]:
-    """The plans of a run, one for each network, without starting anything."""
+    """Return the plans of a run, one for each network, without starting anything."""
     import_plugins(named_modules(vars(config)))
     return method_plans(config, run_suite(config).tasks)
 
 
 def planned_replay(config: RunConfig, out: Path, plan: Plan) -> str:
-    """The size and the place of replay of a run that would be made in `out`."""
+    """Return the size and the place of replay of a run that would be made in `out`."""
     return RunFactory(config, run_suite(config), out).plan_replay(plan)["forecast"]
 
 
 def method_plans(config: RunConfig, tasks: Sequence[str]) -> list[Plan]:
-    """The protocol's plans, with the frames that the method needs on top of each visit."""
+    """Return the protocol's plans, with the frames that the method needs on top of each visit."""
     method = make_method(config)
     plans = [lengthened(plan, method.extra_frames_share) for plan in make_plans(config, tasks)]
     if method.needs_boundaries and any(not plan.has_boundaries for plan in plans):
@@ -282,7 +282,7 @@ def method_plans(config: RunConfig, tasks: Sequence[str]) -> list[Plan]:
 
 
 def buffer_size_frames(config: RunConfig, layout: UnrollLayout, total_frames: int | None) -> int:
-    """Frames that the replay buffer of a run holds; a budget of bytes is as many as surely fit."""
+    """Return the frames that the replay buffer of a run holds; for a budget of bytes, as many as surely fit."""
     if config.replay_budget is None:
         return config.buffer_size_frames(total_frames)
     unrolls = unrolls_within(
@@ -292,12 +292,12 @@ def buffer_size_frames(config: RunConfig, layout: UnrollLayout, total_frames: in
 
 
 def run_replay_bytes(config: RunConfig) -> int:
-    """Bytes of disk that the replay of a run may take."""
+    """Return the bytes of disk that the replay of a run may take."""
     return replay_bytes(config, run_suite(config).spec, run_frames(config))
 
 
 def replay_bytes(config: RunConfig, spec: TaskSpec, total_frames: int) -> int:
-    """Bytes of disk that the replay of a run of `total_frames` on tasks of `spec` may take."""
+    """Return the bytes of disk that the replay of a run of `total_frames` on tasks of `spec` may take."""
     method = make_method(config)
     if method.replay_fraction == 0:
         return 0
@@ -307,7 +307,7 @@ def replay_bytes(config: RunConfig, spec: TaskSpec, total_frames: int) -> int:
 
 
 def make_network(config: RunConfig, spec: TaskSpec, method: Method) -> PolicyNetwork:
-    """The network that `method` trains, with its initial weights."""
+    """Return the network that `method` trains, with its initial weights."""
     std = StdSettings(config.action_std, config.action_std_initial, config.action_std_floor, config.action_std_ceiling)
 
     def build() -> PolicyNetwork:

@@ -66,8 +66,7 @@ class Conv(nn.Module):
 
     @property
     def takes_pixels(self) -> bool:
-        """True if bytes may be passed directly; False while forward hooks are registered: the fused path bypasses
-        them."""
+        """True if bytes may be passed directly: no forward hook is registered, which the fused path would bypass."""
         return not self.linear._forward_hooks
 
     def forward(self, hidden: Tensor, lateral: Tensor | None = None) -> Tensor:

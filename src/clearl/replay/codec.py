@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def _payload_dtype(layout: UnrollLayout) -> np.dtype:
-    """The uncompressed payload: the fields of an unroll one after the other, bools eight to a byte."""
+    """Return the uncompressed payload: the fields of an unroll one after the other, bools eight to a byte."""
     formats: list[tuple[str, np.dtype, tuple[int, ...]]] = []
     for name, field in layout.fields.items():
         dtype = np.dtype(field.dtype)
@@ -36,7 +36,7 @@ def _payload_dtype(layout: UnrollLayout) -> np.dtype:
 
 
 def max_payload_nbytes(layout: UnrollLayout) -> int:
-    """No payload of this layout is longer: zstd's bound for data that cannot be compressed, and the header."""
+    """Return the longest payload of this layout: zstd's bound for data that cannot be compressed, and the header."""
     raw_nbytes = _payload_dtype(layout).itemsize
     return _HEADER.size + raw_nbytes + (raw_nbytes >> 8) + 1024
 
@@ -49,7 +49,7 @@ class _Part:
     shape: tuple[int, ...]
     dtype: np.dtype
     bits: int
-    """How many bools are packed here; 0 for a field of another kind."""
+    """The bools that are packed here; 0 for a field of another kind."""
 
 
 class Codec:
@@ -89,12 +89,12 @@ class Codec:
         self._beginning = _HEADER.pack(_VERSION, self.raw_nbytes) + sample[:head]
 
     def encode(self, row: Unroll) -> bytes:
-        """One unroll, its fields without a slot axis, as a payload."""
+        """Return one unroll, its fields without a slot axis, as a payload."""
         (payload,) = self.encode_each(row[None], [0])
         return payload
 
     def encode_each(self, rows: Unroll, indices: Sequence[int]) -> Iterator[bytes]:
-        """The payloads of the unrolls in `rows` at `indices`, in that order."""
+        """Yield the payloads of the unrolls in `rows` at `indices`, in that order."""
         arrays = rows.named()
         self._check(arrays)
         head = _HEADER.pack(_VERSION, self.raw_nbytes)
@@ -107,13 +107,13 @@ class Codec:
                 yield head + self._compressor.compress(self._scratch_bytes[start : start + self.raw_nbytes])
 
     def decode(self, payload: Payload) -> Unroll:
-        """The unroll in `payload`, in new arrays."""
+        """Return the unroll in `payload`, in new arrays."""
         rows = self.layout.empty(1)
         self.decode_each([payload], rows, [0])
         return rows[0]
 
     def decode_each(self, payloads: Sequence[Payload], rows: Unroll, indices: Sequence[int]) -> None:
-        """The unrolls in `payloads`, written to `rows` at `indices`."""
+        """Write the unrolls in `payloads` to `rows` at `indices`."""
         if self._earlier:
             payloads, indices = self._decode_earlier(payloads, rows, indices)
         arrays = rows.named()
@@ -130,7 +130,7 @@ class Codec:
     def _decode_earlier(
         self, payloads: Sequence[Payload], rows: Unroll, indices: Sequence[int]
     ) -> tuple[list[Payload], list[int]]:
-        """Write unrolls of earlier layouts to `rows`; the payloads that are left, and where they belong."""
+        """Write unrolls of earlier layouts to `rows`; return the payloads that are left, and where they belong."""
         left: list[tuple[Payload, int]] = []
         for payload, index in zip(payloads, indices, strict=True):
             codec = self._earlier.get(_raw_nbytes(payload))
@@ -143,7 +143,7 @@ class Codec:
         return [payload for payload, _ in left], [index for _, index in left]
 
     def check(self, payload: Payload) -> Payload:
-        """The same payload, or an error if it is not one of this layout; what is compressed is not looked at."""
+        """Return the payload; raise an error if it is not one of this layout. The compressed part is not checked."""
         if payload[: len(self._beginning)] == self._beginning and len(payload) <= self.max_nbytes:
             return payload
         if len(payload) < _HEADER.size or len(payload) > self.max_nbytes:
@@ -190,6 +190,6 @@ def _raw_nbytes(payload: Payload) -> int:
 
 
 def _places(indices: list[int]) -> slice | list[int]:
-    """As a slice where they lie side by side, which NumPy is much quicker with."""
+    """Return a slice where indices lie side by side, which NumPy is much quicker with."""
     side_by_side = range(indices[0], indices[0] + len(indices))
     return slice(side_by_side.start, side_by_side.stop) if indices == list(side_by_side) else indices

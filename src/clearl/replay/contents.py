@@ -1,4 +1,4 @@
-"""What a replay buffer on disk holds, read without touching it, while it is written to or at rest."""
+"""Read the contents of a replay buffer on disk without touching it, while it is written to or at rest."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class ShardContents:
     lost: int
     """Unrolls that it ought to hold and does not."""
     nbytes: int
-    """Of its files, waste included."""
+    """Bytes of its files, waste included."""
     problems: tuple[str, ...]
-    """What is damaged, each with its file."""
+    """The damaged records, each with its file."""
 
 
 def shard_directories(replay: Path) -> dict[int, Path]:
-    """The directory of each slot that has one."""
+    """Return the directory of each slot that has one."""
     matches = {path: SLOT_DIRECTORY.fullmatch(path.name) for path in replay.iterdir()} if replay.is_dir() else {}
     return {int(match[1]): path for path, match in sorted(matches.items()) if match and path.is_dir()}
 

@@ -32,13 +32,13 @@ class _Segment:
     path: str
     size: int = 0
     held: int = 0
-    """Bytes of records that are at a position now; the rest is waste, though a restore may still ask for some of it."""
+    """Bytes of records that are at a position now; the rest is waste, though a restore may still need some of it."""
 
 
 class DiskStore:
     """Positions in an index of 12 bytes each, records in segment files.
 
-    A record that is displaced stays in its file until `reclaim` says that nobody will go back to it. Space is won by
+    A displaced record stays in its file until `reclaim` says that no restore can need it. Space is won by
     replacing the segments with the most waste by what is left of them, joined with a neighbour where that fits.
     """
 
@@ -219,7 +219,7 @@ class DiskStore:
         return found[keep]
 
     def _rewrite(self, group: list[int], records: np.ndarray) -> np.ndarray:
-        """Replace a group of segments by one that holds `records` of theirs; the records at their new places."""
+        """Replace a group of segments by one that holds `records` of theirs; return the records at their new places."""
         target, others = group[0], group[1:]
         # The last segment stays, if only as an empty file: one before it may be shared with a copy of the run, and
         # would be appended to.
@@ -247,7 +247,7 @@ class DiskStore:
         return self.nbytes > self._segment_nbytes and self._waste_nbytes > self._waste_share * self.nbytes
 
     def _compact(self, number: int, below: int) -> None:
-        """Leave out of a segment what nobody will go back to; join it with the next one if both then fit into one."""
+        """Drop records of a segment that no restore can need; join it with the next one if both then fit into one."""
         sealed = sorted(self._segments)[:-1]
         following = next((n for n in sealed if n > number), None)
         group = [number]
@@ -274,7 +274,7 @@ class DiskStore:
         self._point(positions[there], moved[index[there]])
 
     def _point(self, positions: np.ndarray, records: np.ndarray) -> None:
-        """Let `positions` [n] be where `records` [n] are."""
+        """Let `positions` [n] point at `records` [n]."""
         self._segment[positions] = records["segment"]
         self._offset[positions] = records["offset"]
         self._length[positions] = records["length"]
@@ -284,7 +284,7 @@ class DiskStore:
             self._segments[number].held += int(nbytes)
 
     def _segment_for(self, nbytes: int) -> int:
-        """The segment to append to; a new one where the last has no room."""
+        """Return the segment to append to; a new one where the last has no room."""
         last = max(self._segments, default=-1)
         size = self._segments[last].size if last >= 0 else self._segment_nbytes + 1
         if size == 0 or size + nbytes <= self._segment_nbytes:

@@ -1,4 +1,4 @@
-"""How many bytes a replay buffer will take, said before the start, and which store they fit into."""
+"""Forecast the bytes of a replay buffer before the start, and choose the store that they fit into."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _INDEX_NBYTES = 42  # an unroll's place in the index of the disk store
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a buffer will need once it is full."""
+    """The bytes of a full buffer."""
 
     unrolls: int
     unroll_nbytes: float
@@ -42,14 +42,14 @@ class Forecast:
 
 
 def cautious_unroll_nbytes(layout: UnrollLayout) -> float:
-    """Bytes of an encoded unroll that few tasks exceed; used where none could be measured."""
+    """Return the bytes of an encoded unroll that few tasks exceed; used where none could be measured."""
     observation, frames = layout.spec.observation, layout.fields["frames"]
     saved = sum(_saved_nbytes(part) for part in observation.parts.values())
     return layout.nbytes - saved * frames.shape[0] + _FRAMING_NBYTES
 
 
 def _saved_nbytes(part: PartSpec) -> float:
-    """Bytes of one frame that compression takes away at the least."""
+    """Return the bytes of one frame that compression saves at least."""
     nbytes = prod(part.shape) * np.dtype(part.dtype).itemsize
     if part.dtype == "float32" or not part.is_image:
         return 0.0
@@ -60,7 +60,7 @@ def _saved_nbytes(part: PartSpec) -> float:
 
 
 def measured_unroll_nbytes(layout: UnrollLayout, sample: Unroll) -> float:
-    """Mean bytes of the unrolls in `sample`, slot axis first, when they are encoded."""
+    """Return the mean bytes of the encoded unrolls in `sample`, slot axis first."""
     codec, count = Codec(layout), len(sample.action)
     return float(np.mean([len(codec.encode(sample[index])) for index in range(count)]))
 
@@ -68,7 +68,7 @@ def measured_unroll_nbytes(layout: UnrollLayout, sample: Unroll) -> float:
 def forecast_bytes(
     layout: UnrollLayout, capacity_frames: int, *, waste_share: float = 0.5, sample: Unroll | None = None
 ) -> Forecast:
-    """What `capacity_frames` environment frames need; from `sample` unrolls where given."""
+    """Forecast the bytes of `capacity_frames` environment frames; from `sample` unrolls where given."""
     unrolls = max(1, -(-capacity_frames // layout.frames))
     each = cautious_unroll_nbytes(layout) if sample is None else measured_unroll_nbytes(layout, sample)
     record = each + HEADER_NBYTES + _LABEL_NBYTES
@@ -85,7 +85,7 @@ def forecast_bytes(
 def unrolls_within(
     budget_nbytes: int, layout: UnrollLayout, kind: Literal["auto", "ram", "disk"], *, slots: int, waste_share: float
 ) -> int:
-    """Unrolls of one slot that keep the full buffer within `budget_nbytes`, in either store where `kind` is auto."""
+    """Return the unrolls of a slot that keep the full buffer within `budget_nbytes`; for auto, in either store."""
     one = forecast_bytes(layout, layout.frames, waste_share=waste_share)
     each = {"disk": one.disk_nbytes, "ram": one.ram_nbytes, "auto": max(one.disk_nbytes, one.ram_nbytes)}[kind]
     if (unrolls := budget_nbytes // (each * slots)) >= 1:
@@ -108,7 +108,7 @@ def choose_store(
     free_disk: int | None = None,
     remote: str | None = None,
 ) -> tuple[StoreKind, str]:
-    """The store to use, and the sentence that tells the user why; `ConfigError` with the numbers if none fits.
+    """Return the store to use, and the sentence that tells the user why; `ConfigError` with the numbers if none fits.
 
     `auto` takes the disk where the buffer fits and the file system is local, since only there it outlives the process.
     Else it takes RAM, and a remote file system where that is too small.
@@ -146,7 +146,7 @@ def _where(store: StoreKind, remote: str | None) -> str:
 
 
 def free_disk_nbytes(directory: Path) -> int:
-    """Bytes free where `directory` is or will be."""
+    """Return the bytes free where `directory` is or will be."""
     free = free_nbytes(directory)
     if free is None:
         raise ConfigError(f"the free space at {directory} cannot be found out; give another --out")
@@ -154,13 +154,13 @@ def free_disk_nbytes(directory: Path) -> int:
 
 
 def free_ram_nbytes() -> int:
-    """Bytes of RAM that can be had without swapping, within this container's limit where there is one."""
+    """Return the bytes of RAM available without swapping, within this container's limit where there is one."""
     free, headroom = _available_ram_nbytes(), MemoryGroups().headroom_nbytes()
     return free if headroom is None else min(free, headroom)
 
 
 def _available_ram_nbytes(meminfo: Path = Path("/proc/meminfo")) -> int:
-    """What Linux says is available; elsewhere (macOS) half of the RAM that is built in, as nothing tells more."""
+    """Return what Linux says is available; elsewhere (macOS) half of the installed RAM, as nothing tells more."""
     if meminfo.exists():
         lines = meminfo.read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
@@ -168,7 +168,7 @@ def _available_ram_nbytes(meminfo: Path = Path("/proc/meminfo")) -> int:
 
 
 def human_nbytes(nbytes: float) -> str:
-    """A number of bytes as people write it."""
+    """Return a number of bytes as people write it."""
     for unit in ("bytes", "KB", "MB", "GB"):
         if nbytes < 1000:
             return f"{nbytes:.0f} {unit}" if unit == "bytes" else f"{nbytes:.1f} {unit}"

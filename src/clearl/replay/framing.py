@@ -20,7 +20,7 @@ _BARE, _LABELLED = MAGIC + b"1", MAGIC + b"2"
 _HEADER = struct.Struct("<4sIIIQQ")  # magic, crc32c, length of the whole record, slot, sequence, number
 HEADER_NBYTES = _HEADER.size
 MAX_OVERHEAD_NBYTES = HEADER_NBYTES + MAX_LABEL_NBYTES
-"""What a record has beside its payload, at the most."""
+"""The most bytes that a record has beside its payload."""
 _CHECKED_FROM = 8  # the crc covers everything after itself
 _CHECKED, _CRC = struct.Struct("<IIQQ"), struct.Struct("<I")  # the checked part of the header by itself
 
@@ -30,11 +30,11 @@ Buffer = bytes | memoryview | mmap.mmap
 
 @dataclass(frozen=True)
 class ShardKey:
-    """What makes a record one of this slot of this run, and not another's; and the bounds of what it may be."""
+    """The identity and size limits that every record of a shard must match."""
 
     slot: int
     stream: int
-    """Of the slot's random numbers."""
+    """The stream of the slot's random numbers."""
     capacity: int
     max_record_nbytes: int
 
@@ -49,14 +49,14 @@ class Header(NamedTuple):
 
 
 def pack_record(slot: int, sequence: int, number: int, payload: bytes, label: Label = UNKNOWN) -> bytes:
-    """The record's bytes, ready to be written in one piece."""
+    """Return the record's bytes, ready to be written in one piece."""
     magic, body = (_BARE, payload) if label is UNKNOWN else (_LABELLED, pack_label(label) + payload)
     checked = _CHECKED.pack(HEADER_NBYTES + len(body), slot, sequence, number) + body
     return magic + _CRC.pack(google_crc32c.value(checked)) + checked
 
 
 def read_header(data: Buffer, offset: int = 0) -> Header | None:
-    """The header at `offset`, unchecked; None where none can be."""
+    """Return the header at `offset`, unchecked; None where none can be."""
     if offset + HEADER_NBYTES > len(data):
         return None
     magic, crc, length, slot, sequence, number = _HEADER.unpack_from(data, offset)
@@ -66,18 +66,18 @@ def read_header(data: Buffer, offset: int = 0) -> Header | None:
 
 
 def record_label(data: Buffer, header: Header, offset: int = 0) -> Label:
-    """The label of the whole record at `offset`."""
+    """Return the label of the whole record at `offset`."""
     return read_label(data, offset + HEADER_NBYTES) if header.labelled else UNKNOWN
 
 
 def is_whole(data: Buffer, header: Header, offset: int = 0) -> bool:
-    """Whether the record at `offset` is all there and unharmed."""
+    """Return whether the record at `offset` is complete and undamaged."""
     end = offset + header.length
     return end <= len(data) and google_crc32c.value(bytes(data[offset + _CHECKED_FROM : end])) == header.crc
 
 
 def open_record(record: bytes, *, slot: int, sequence: int, number: int) -> memoryview:
-    """The payload of a record that must be the one asked for, or an error that says what it is instead."""
+    """Return the payload of a record that must be the one asked for, or an error that says what it is instead."""
     checked = record[_CHECKED_FROM:]
     if checked.startswith(_CHECKED.pack(len(record), slot, sequence, number)):
         crc = _CRC.pack(google_crc32c.value(checked))

@@ -24,11 +24,11 @@ class Earlier(NamedTuple):
     until: int
     """The `next_sequence` at which it ended."""
     forgotten: str = ""
-    """What was dropped at its end, as `pack_mask` has it; empty for nothing."""
+    """The unrolls dropped at its end, as `pack_mask` packs them; empty for none."""
 
 
 def earlier_of(parts: Sequence[Mapping[str, Any]], slot: int) -> list[Earlier]:
-    """The past of one slot, as the meta data of a run tells it of all slots."""
+    """Return the past of one slot, as the meta data of a run tells it of all slots."""
     return [
         Earlier(
             int(part["capacity_unrolls"]), int(part["sequences"][slot]),
@@ -39,12 +39,12 @@ def earlier_of(parts: Sequence[Mapping[str, Any]], slot: int) -> list[Earlier]:
 
 
 def pack_mask(mask: np.ndarray) -> str:
-    """A mask [n] bool as text. Visits make long runs of equal bits, so that it takes some dozen bytes."""
+    """Return a mask [n] bool as text. Visits make long runs of equal bits, so that it takes some dozen bytes."""
     return base64.b64encode(zstandard.compress(np.packbits(mask).tobytes(), 3)).decode()
 
 
 def unpack_mask(text: str, count: int) -> np.ndarray:
-    """The mask [count] that `pack_mask` was given."""
+    """Return the mask [count] that `pack_mask` was given."""
     nbytes = -(-count // 8)
     try:
         packed = base64.b64decode(text, validate=True)

@@ -22,11 +22,11 @@ MAX_LABEL_NBYTES = _HEAD.size + _MAX_NAME_NBYTES
 _MAX_TASKS = 1 << 16  # of an index; the last number stands for all tasks beyond
 
 ByTask = dict[str, tuple[float, ...]]
-"""What shards hold of each task: number of unrolls, and the median frame that they were played at (nan: unknown)."""
+"""The contents of shards by task: number of unrolls, and the median frame that they were played at (nan: unknown)."""
 
 
 class Label(NamedTuple):
-    """What people are told of an unroll."""
+    """The description of an unroll for people."""
 
     task: str = UNKNOWN_TASK
     frames: int = -1
@@ -42,7 +42,7 @@ LABEL = np.dtype([("task", np.uint16), ("frames", np.int64), ("reward_sum", np.f
 
 
 def stored_name(task: str) -> str:
-    """The name that a label holds: the task's own, or the start of a long one with a hash of all of it."""
+    """Return the name that a label holds: the task's own, or the start of a long one with a hash of all of it."""
     name = task.encode()
     if len(name) <= _MAX_NAME_NBYTES:
         return task
@@ -56,7 +56,7 @@ def _encoded(task: str) -> bytes:
 
 
 def pack_label(label: Label) -> bytes:
-    """At most `MAX_LABEL_NBYTES`."""
+    """Pack a label into at most `MAX_LABEL_NBYTES`."""
     name = _encoded(label.task)
     return _HEAD.pack(len(name), label.frames, label.reward_sum) + name
 
@@ -67,7 +67,7 @@ def label_nbytes(data: Any, offset: int) -> int:
 
 
 def read_label(data: Any, offset: int) -> Label:
-    """The label at `offset`, where one was packed."""
+    """Return the label at `offset`, where one was packed."""
     length, frames, reward_sum = _HEAD.unpack_from(data, offset)
     start = offset + _HEAD.size
     return Label(bytes(data[start : start + length]).decode(errors="replace"), frames, reward_sum)
@@ -78,7 +78,7 @@ _names: list[str] = []
 
 
 def task_number(task: str) -> int:
-    """The number of a task in the tables of this process."""
+    """Return the number of a task in the tables of this process."""
     number = _numbers.get(task)
     if number is None:
         number = len(_names)
@@ -92,12 +92,12 @@ def task_number(task: str) -> int:
 
 
 def task_name(number: int) -> str:
-    """The task of that number."""
+    """Return the task of that number."""
     return _names[number]
 
 
 def as_row(label: Label) -> tuple[int, int, float]:
-    """The label as an entry of a table of `LABEL`."""
+    """Return the label as an entry of a table of `LABEL`."""
     return task_number(label.task), label.frames, label.reward_sum
 
 
@@ -114,7 +114,7 @@ def count_by_task(tables: Sequence[np.ndarray]) -> ByTask:
 
 
 def merged_by_task(parts: Iterable[ByTask], now_frames: int) -> dict[str, dict[str, int | None]]:
-    """What a row says: unrolls by task and their median age; over several workers the mean of their medians."""
+    """Merge for a row: unrolls by task and their median age; over several workers the mean of their medians."""
     sums: dict[str, list[tuple[float, ...]]] = {}
     for part in parts:
         for task, counted in part.items():

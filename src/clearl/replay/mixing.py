@@ -1,4 +1,4 @@
-"""Which unrolls of each (new, replay) pair the learner takes: the share of replay is exact over time."""
+"""Choose the unrolls of each (new, replay) pair that the learner takes: the share of replay is exact over time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEAST_RATIO, MOST_RATIO = 0.25, 4.0
 
 @dataclass(frozen=True)
 class Picks:
-    """What the learner takes of n pairs."""
+    """The unrolls that the learner takes of n pairs."""
 
     new: np.ndarray  # [n] bool: the new unroll
     replayed: np.ndarray  # [n] int64: how many of the replayed ones
@@ -48,14 +48,14 @@ class Mixer(ABC):
 
     @abstractmethod
     def choose(self, has_replay: np.ndarray, parts: Sequence[Part]) -> Picks:
-        """What to take of n pairs, divided into `parts`; no replay where `has_replay` [n] is false."""
+        """Choose what to take of n pairs, divided into `parts`; no replay where `has_replay` [n] is false."""
 
     @abstractmethod
     def most_on_top(self, batch_unrolls: int) -> int:
-        """Replayed unrolls that a batch may have beyond `batch_unrolls`."""
+        """Return the replayed unrolls that a batch may have beyond `batch_unrolls`."""
 
     def state(self) -> dict[str, int]:
-        """All that is needed to go on with the same picks."""
+        """Return all that is needed to go on with the same picks."""
         return {
             "batches": self._batches,
             "pairs": self._pairs,
@@ -64,19 +64,19 @@ class Mixer(ABC):
         }
 
     def restore(self, state: Mapping[str, int]) -> None:
-        """Take up `state` again."""
+        """Restore `state`."""
         self._batches = int(state["batches"])
         self._pairs = int(state["pairs"])
         self._replayed = int(state["replayed"])
         self._excused = int(state["excused"])
 
     def _due(self, share: Fraction, pairs: int) -> int:
-        """Replayed unrolls that `share` asks for after `pairs` more."""
+        """Return the replayed unrolls that `share` asks for after `pairs` more."""
         self._pairs += pairs
         return int(share * self._pairs) - self._replayed - self._excused
 
     def _shuffled(self, slots: np.ndarray) -> np.ndarray:
-        """`slots` in the random order of this call."""
+        """Shuffle `slots` in the random order of this call."""
         order = np.argsort(unroll_numbers(unroll_number(self._stream, self._batches), slots))
         self._batches += 1
         return slots[order]
@@ -94,7 +94,7 @@ class EitherMixer(Mixer):
         self.fraction = _exact(fraction)
 
     def choose(self, has_replay: np.ndarray, parts: Sequence[Part]) -> Picks:
-        """Among all n pairs alike, whichever batches they go into."""
+        """Choose among all n pairs alike, whichever batches they go into."""
         due = self._due(self.fraction, len(has_replay))
         able = self._shuffled(np.flatnonzero(has_replay))
         count = min(due, len(able))
@@ -119,7 +119,7 @@ class BothMixer(Mixer):
         self.draws = ceil(self.ratio)
 
     def choose(self, has_replay: np.ndarray, parts: Sequence[Part]) -> Picks:
-        """Part by part, so that every batch has `ratio` times its new unrolls, rounded up or down."""
+        """Choose part by part, so that every batch has `ratio` times its new unrolls, rounded up or down."""
         replayed = np.zeros(len(has_replay), np.int64)
         for part in parts:
             due = self._due(self.ratio, len(part.indices))
@@ -138,5 +138,5 @@ class BothMixer(Mixer):
 
 
 def _exact(share: float) -> Fraction:
-    """A ratio of whole numbers, so that no rounding error adds up over a long run."""
+    """Return a ratio of whole numbers, so that no rounding error adds up over a long run."""
     return Fraction(share).limit_denominator(1_000_000)

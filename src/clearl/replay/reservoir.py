@@ -1,7 +1,7 @@
-"""Which unrolls stay: the paper's reservoir (A.3). Each unroll has a random number; a threshold rises, C stay above it.
+"""The paper's reservoir (A.3): each unroll has a random number; a threshold rises, the C above it stay.
 
 The number is a hash of the stream and the sequence number. The whole index is therefore a function of (stream,
-capacity, next_sequence) alone: `Reservoir.advance` rebuilds it from nothing, faster than it was lived through.
+capacity, next_sequence) alone: `Reservoir.advance` rebuilds it from nothing, faster than it came about.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BLOCK = 1 << 18
 
 
 def grown(array: np.ndarray, wanted: int, capacity: int) -> np.ndarray:
-    """`array` with room for `wanted` entries: doubled, within `capacity`, so that it costs nothing before it is due."""
+    """Return `array` with room for `wanted` entries: doubled, within `capacity`, not all allocated at once."""
     if wanted <= len(array):
         return array
     size = min(capacity, max(1024, 2 * wanted))
@@ -75,7 +75,10 @@ class Reservoir:
         return self._lowest()[0] if self.held == self.capacity else self._floor
 
     def place(self) -> tuple[int, int | None]:
-        """The next unroll's number, and the position that it takes; None where it does not stay. Changes nothing."""
+        """Return the next unroll's number, and the position that it takes.
+
+        None where it does not stay. Changes nothing.
+        """
         number = unroll_number(self._stream, self.next_sequence)
         if self.held < self.capacity:
             return number, self.held if number > self._floor or not self._floor else None
@@ -83,7 +86,7 @@ class Reservoir:
         return number, position if number > lowest else None
 
     def commit(self, number: int, position: int | None) -> None:
-        """Count the next unroll, with the answer that `place` gave."""
+        """Count the next unroll, with the result of `place`."""
         if position is not None:
             if position == self.held:
                 self._numbers = grown(self._numbers, self.held + 1, self.capacity)
@@ -105,7 +108,7 @@ class Reservoir:
             self._advance_block(min(next_sequence, self.next_sequence + _BLOCK))
 
     def resize(self, capacity: int) -> None:
-        """Go on with another capacity from here."""
+        """Continue with another capacity."""
         if capacity < 1:
             raise ConfigError(f"a replay shard must have room for at least one unroll, got {capacity}")
         self._floor = self.threshold
@@ -117,7 +120,7 @@ class Reservoir:
         self._forget_low()
 
     def drop(self, sequences: np.ndarray) -> None:
-        """Let go of `sequences` [n]. The threshold stays as a floor: what was below it is gone and cannot come back.
+        """Drop `sequences` [n]. The threshold stays as a floor: what was below it cannot come back.
 
         So the rest is still every other unroll above one number, and the room fills with new ones above it.
         """
@@ -158,7 +161,7 @@ class Reservoir:
         self.next_sequence = stop
 
     def _displace(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Let unrolls with `numbers` in, in this order: a mask of those that stay, and the positions they take."""
+        """Admit unrolls with `numbers` in this order; return a mask of those that stay, and the positions they take."""
         staying = np.ones(len(numbers), np.bool_)
         pieces: list[np.ndarray] = []
         done = 0
@@ -177,7 +180,7 @@ class Reservoir:
         return staying, np.concatenate([np.empty(0, np.int64), *pieces])
 
     def _pop_many(self, count: int, pieces: list[np.ndarray]) -> None:
-        """Take the `count` lowest out of the sorted run and the newcomers; their positions, in order, to `pieces`."""
+        """Move the positions of the `count` lowest, in order, from the sorted run and the newcomers to `pieces`."""
         while count > 0:
             start = self._low_next
             ahead = count
@@ -193,7 +196,7 @@ class Reservoir:
                 count -= 1
 
     def _lowest(self) -> tuple[int, int]:
-        """Number and position of the lowest unroll of a full reservoir."""
+        """Return number and position of the lowest unroll of a full reservoir."""
         if self._low_next == len(self._low_numbers) and not self._late:
             self._sort_low()
         if self._low_next < len(self._low_numbers):

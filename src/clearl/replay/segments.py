@@ -37,17 +37,17 @@ class FilePool:
 
     @contextmanager
     def use(self, path: str, *, create: bool = False) -> Iterator[int]:
-        """A file descriptor for reading and writing; nobody closes it while it is in use."""
+        """Give a file descriptor for reading and writing; nobody closes it while it is in use."""
         with self._lock:
             yield self._descriptor(path, create=create)
 
     def read(self, path: str, nbytes: int, offset: int) -> bytes:
-        """As `os.pread`; like `write` without the ceremony of `use`, which takes as long as the reading."""
+        """Read as `os.pread` does; like `write` without the overhead of `use`, which takes as long as the reading."""
         with self._lock:
             return os.pread(self._descriptor(path), nbytes, offset)
 
     def write(self, path: str, data: bytes, offset: int) -> int:
-        """As `os.pwrite`."""
+        """Write as `os.pwrite` does."""
         with self._lock:
             return os.pwrite(self._descriptor(path), data, offset)
 
@@ -85,12 +85,12 @@ RECORD = np.dtype(
         ("label", LABEL),
     ]
 )
-"""Where a record is, and its label: one entry of the tables below."""
+"""The place of a record, and its label: one entry of the tables below."""
 
 
 @dataclass
 class SegmentScan:
-    """What is in one segment file."""
+    """The contents of one segment file."""
 
     records: np.ndarray
     """[n] of `RECORD`: the good ones, in the order of the file."""
@@ -98,7 +98,7 @@ class SegmentScan:
     damaged: int
     """Stretches that are no good record of this slot, a torn end apart."""
     torn_from: int | None
-    """Where an incomplete last record begins; None if the file ends with a whole one, good or bad."""
+    """Offset of an incomplete last record; None if the file ends with a whole one, good or bad."""
 
 
 def scan_segment(files: FilePool, path: str, segment: int, key: ShardKey) -> SegmentScan:
@@ -191,5 +191,5 @@ def replace_segment(files: FilePool, target: str, sources: list[tuple[str, np.nd
 
 
 def replay_error(path: str, needed: int, error: OSError) -> StorageError:
-    """The error for a write of `needed` bytes that failed."""
+    """Return the error for a write of `needed` bytes that failed."""
     return storage_error(path, error, needed=needed, then="Go on with the same command when that is mended")

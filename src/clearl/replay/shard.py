@@ -46,12 +46,12 @@ class ReplayShard:
 
     @property
     def next_sequence(self) -> int:
-        """How many unrolls have been inserted, kept or not; the next one's sequence number."""
+        """The number of unrolls inserted so far, kept or not; the next one's sequence number."""
         return self._reservoir.next_sequence
 
     @property
     def held(self) -> int:
-        """How many unrolls can be sampled."""
+        """The number of unrolls that can be sampled."""
         return self._store.count
 
     @property
@@ -71,11 +71,11 @@ class ReplayShard:
 
     @property
     def quarantined(self) -> int:
-        """How many damaged records were found, by opening the store or by sampling."""
+        """The number of damaged records found, by opening the store or by sampling."""
         return self._store.quarantined
 
     def counters(self) -> dict[str, int]:
-        """Figures for the records of a run."""
+        """Return figures for the records of a run."""
         return {
             **self._store.counters(),
             "quarantined": self.quarantined,
@@ -99,17 +99,23 @@ class ReplayShard:
         return table
 
     def insert(self, row: Unroll, label: Label = UNKNOWN) -> int:
-        """Offer one unroll, its fields without a slot axis; its sequence number. It is written before it counts."""
+        """Offer one unroll, its fields without a slot axis; return its sequence number.
+
+        It is written before it counts.
+        """
         insert_each([self], row[None], [label])
         return self.next_sequence - 1
 
     def sample(self) -> Unroll | None:
-        """A past unroll, each with the same chance; None while there is none."""
+        """Sample a past unroll, each with the same chance; None while there is none."""
         payload = self.draw()
         return None if payload is None else self.codec.decode(payload)
 
     def place(self) -> tuple[int, int | None]:
-        """The next unroll's number, and the position that it takes; None where it does not stay. Changes nothing."""
+        """Return the next unroll's number, and the position that it takes.
+
+        None where it does not stay. Changes nothing.
+        """
         if self._takes_up:
             raise StorageError(
                 f"the replay store of slot {self.slot} holds unrolls of an earlier process; "
@@ -130,7 +136,7 @@ class ReplayShard:
         self._draws = 0
 
     def draw(self) -> Payload | None:
-        """A past unroll as it is kept, see `sample`. Damaged ones are put aside on the way."""
+        """Return a past unroll as it is kept, see `sample`. Damaged ones are put aside on the way."""
         while (position := self._draw()) is not None:
             sequence, number = self._reservoir.at(position)
             try:
@@ -141,11 +147,11 @@ class ReplayShard:
         return None
 
     def recovered_next_sequence(self) -> int:
-        """One more than the last sequence number in the store as it was opened; 0 if it held nothing."""
+        """Return one more than the last sequence number in the store as it was opened; 0 if it held nothing."""
         return self._store.recovered_next_sequence()
 
     def restore(self, next_sequence: int) -> None:
-        """Become what this shard was when `next_sequence` unrolls had been inserted; what came later is discarded."""
+        """Restore the shard to when `next_sequence` unrolls had been inserted; what came later is discarded."""
         if next_sequence < 0:
             raise CorruptFileError(f"a replay shard cannot go back to sequence {next_sequence}")
         self._reservoir, dropped = reservoir_at(self._stream, self._reservoir.capacity, self._earlier, next_sequence)
@@ -171,16 +177,16 @@ class ReplayShard:
         self._mark()
 
     def close(self) -> None:
-        """Let go of files and memory; what is on disk stays."""
+        """Close files and release memory; what is on disk stays."""
         self._store.close()
 
     def _mark(self) -> None:
-        """Remember how high the threshold stands: what is below it now is not needed by a restore to now or later."""
+        """Record the threshold: what is below it now is not needed by a restore to now or later."""
         if self._floor_marks[-1][0] < self.next_sequence:
             self._floor_marks.append((self.next_sequence, self._reservoir.threshold))
 
     def _draw(self) -> int | None:
-        """A position that has a record, by the next hash of (seed, slot, next_sequence, draw)."""
+        """Return a position that has a record, by the next hash of (seed, slot, next_sequence, draw)."""
         if not self.held:
             return None
         for _ in range(_DRAWS_BEFORE_SEARCH):

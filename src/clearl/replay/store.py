@@ -1,4 +1,4 @@
-"""Where records live. A store knows positions and bytes; which unroll sits where is the reservoir's business."""
+"""Storage of records. A store knows positions and bytes; the reservoir decides which unroll has which position."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Store(Protocol):
     """Records by position. What `put` has returned from survives the death of this process, if the store can at all."""
 
     def open(self, key: ShardKey) -> None:
-        """Take up what is there, checked: records of another slot or run count as damaged."""
+        """Read and check what is there: records of another slot or run count as damaged."""
         ...
 
     def put(self, position: int, record: bytes) -> None:
@@ -27,7 +27,7 @@ class Store(Protocol):
         ...
 
     def get(self, position: int) -> bytes:
-        """The record at `position`, unchecked; `CorruptFileError` if it cannot be read."""
+        """Return the record at `position`, unchecked; `CorruptFileError` if it cannot be read."""
         ...
 
     def present(self, count: int) -> np.ndarray:
@@ -35,26 +35,26 @@ class Store(Protocol):
         ...
 
     def has(self, position: int) -> bool:
-        """Whether `position` has a record."""
+        """Return whether `position` has a record."""
         ...
 
     def forget(self, position: int) -> None:
-        """The record at `position` is bad: never give it again."""
+        """Never return the bad record at `position` again."""
         ...
 
     def recovered_next_sequence(self) -> int:
-        """One more than the last sequence number that `open` found; 0 if it found none."""
+        """Return one more than the last sequence number that `open` found; 0 if it found none."""
         ...
 
     def restore(self, sequences: np.ndarray, next_sequence: int, dropped: np.ndarray) -> np.ndarray:
-        """Hold exactly `sequences` [held], by position, as far as they are there; their labels, [held] of `LABEL`.
+        """Hold exactly `sequences` [held], by position, as far as they exist; return their labels, [held] of `LABEL`.
 
         Erases all from `next_sequence` on, and `dropped` [n].
         """
         ...
 
     def reclaim(self, below: int) -> None:
-        """Records with a number under `below` will never be asked for again: their space may be used."""
+        """Free the space of records with a number under `below`, which will never be needed again."""
         ...
 
     def sync(self) -> None:
@@ -65,12 +65,12 @@ class Store(Protocol):
 
     @property
     def count(self) -> int:
-        """How many positions have a record."""
+        """The number of positions that have a record."""
         ...
 
     @property
     def quarantined(self) -> int:
-        """How many damaged records were found so far."""
+        """The number of damaged records found so far."""
         ...
 
     @property
@@ -89,12 +89,12 @@ class Store(Protocol):
         ...
 
     def counters(self) -> dict[str, int]:
-        """Whatever else this kind of store counts."""
+        """Return whatever else this kind of store counts."""
         ...
 
 
 class RamStore:
-    """Records in a list. They die with the process: after `restore` in another one, the places are empty."""
+    """Records in a list. They are lost with the process: after `restore` in another one, the positions are empty."""
 
     def __init__(self) -> None:
         self._records: list[bytes | None] = []
@@ -103,7 +103,7 @@ class RamStore:
         self.quarantined = 0
 
     def open(self, key: ShardKey) -> None:
-        """Nothing outlives a process here."""
+        """Do nothing: no record outlives a process here."""
 
     def put(self, position: int, record: bytes) -> None:
         while position >= len(self._records):
@@ -145,10 +145,10 @@ class RamStore:
         return table_of(labels, len(held))
 
     def reclaim(self, below: int) -> None:
-        """Space is reclaimed when a record is replaced."""
+        """Do nothing: space is reclaimed when a record is replaced."""
 
     def sync(self) -> None:
-        """There is nothing to write."""
+        """Do nothing: there is nothing to write."""
 
     def close(self) -> None:
         self._records.clear()
@@ -182,5 +182,5 @@ class RamStore:
 
 
 def open_store(kind: StoreKind, directory: Path, *, waste_share: float = 0.5) -> Store:
-    """An empty RAM store, or the disk store in `directory` with whatever it holds."""
+    """Return an empty RAM store, or the disk store in `directory` with whatever it holds."""
     return RamStore() if kind == "ram" else DiskStore(directory, waste_share=waste_share)

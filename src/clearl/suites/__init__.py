@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class SuiteMaker(Protocol):
-    """What is registered: a class whose tasks can be listed without the packages that its games need."""
+    """The type of a registered suite: a class whose tasks can be listed without the packages that its games need."""
 
     default_tasks: ClassVar[tuple[str, ...]]
-    """Taken where the user names none."""
+    """The tasks of a run whose user names none."""
     known_tasks: ClassVar[tuple[str, ...]]
-    """What `clearl list` shows; empty where the suite takes any id."""
+    """The tasks that `clearl list` shows; empty where the suite takes any id."""
     settings: ClassVar[type | None]
     """The dataclass of the settings that it declares, besides `frame_stack`, which all follow."""
 
@@ -60,7 +60,7 @@ SUITES: Registry[SuiteMaker] = Registry(
 
 
 def make_suite(name: str, tasks: Sequence[str], config: RunConfig) -> Suite:
-    """The suite called `name` with `tasks`, or its default ones; `gym:ID,ID` names Gymnasium ids in the same breath.
+    """Make the suite called `name` with `tasks`, or its default ones; `gym:ID,ID` also names the tasks.
 
     A probe task of `config` joins the tasks, so that the common spec covers everything that the run will meet.
     """

@@ -46,7 +46,7 @@ class AtariSuite:
 
     @staticmethod
     def spec_for(config: RunConfig) -> TaskSpec:
-        """The spec that all tasks share; known without the package, for forecasts."""
+        """Return the spec that all tasks share; known without the package, for forecasts."""
         grey = config.grayscale is not False
         return discrete_spec(
             frame_shape=(1 if grey else 3, SIZE, SIZE),
@@ -118,7 +118,7 @@ class AtariEnvs:
         return answer
 
     def get_state(self) -> None:
-        """None: ALE's vector environment cannot be saved."""
+        """Return None: ALE's vector environment cannot be saved."""
 
     def set_state(self, state: dict[str, Any]) -> np.ndarray:
         raise NotImplementedError("these environments have no state to go on from: get_state gave None")
@@ -129,7 +129,7 @@ class AtariEnvs:
 
 
 def _channels_first(observations: np.ndarray) -> np.ndarray:
-    """[n, 1, H, W] or [n, 1, H, W, 3] to [n, C, H, W]."""
+    """Reshape [n, 1, H, W] or [n, 1, H, W, 3] to [n, C, H, W]."""
     if observations.ndim == 4:
         return observations
     return np.ascontiguousarray(observations[:, 0].transpose(0, 3, 1, 2))

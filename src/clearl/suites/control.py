@@ -28,7 +28,7 @@ SCHEMES: tuple[tuple[float, tuple[int, ...]], ...] = (
     (1.0, (1, 0, 2)),
     (-1.0, (1, 0, 2)),
 )
-"""What the torque is multiplied by, and which of (cos, sin, speed) stands in each place of the observation.
+"""By scheme, the factor of the torque, and which of (cos, sin, speed) stands in each place of the observation.
 
 A policy of one scheme fails in every other: reversed torque drives the pendulum away, and with cos and sin exchanged it
 balances where it lies on its side. The observation says which scheme it is, so that one policy can know them all.
@@ -66,7 +66,7 @@ PARAMETERS = tuple(field.name for field in fields(PendulumTask) if field.name !=
 
 
 def parse_task(name: str) -> PendulumTask:
-    """`pendulum`, `pendulum@1`, `pendulum?g=5&m=2` or both."""
+    """Parse `pendulum`, `pendulum@1`, `pendulum?g=5&m=2` or both."""
     base, given = split_task(name)
     kind, at, scheme = base.partition("@")
     if kind != NAME:
@@ -143,7 +143,7 @@ class PendulumEnvs:
 
     @staticmethod
     def combined(seats: Sequence[tuple[PendulumEnvs, int]]) -> PendulumEnvs:
-        """A vector of pendulums of others, which go on where they are; see `clearl.tasks.vectors`."""
+        """Return a vector of pendulums of others, which go on where they are; see `clearl.tasks.vectors`."""
         made = copy.copy(seats[0][0])
         made.num_envs = len(seats)
         made._rngs = [envs._rngs[index] for envs, index in seats]
@@ -169,10 +169,10 @@ class PendulumEnvs:
         return self._frames()
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
     def _swing(self, actions: np.ndarray) -> np.ndarray:
-        """One step of Gymnasium's Pendulum-v1, in its order and precision; the rewards."""
+        """Make one step of Gymnasium's Pendulum-v1, in its order and precision; return the rewards."""
         task = self._task
         torque = (self._gain * MOST_TORQUE * np.tanh(actions[:, 0].astype(np.float64))).astype(np.float32)
         upright = (self._angle + np.pi) % (2 * np.pi) - np.pi

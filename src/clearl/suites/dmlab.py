@@ -73,7 +73,7 @@ class DmLabSuite:
 
     @staticmethod
     def spec_for(config: RunConfig) -> TaskSpec:
-        """The spec that all tasks share; known without the package, for forecasts."""
+        """Return the spec that all tasks share; known without the package, for forecasts."""
         return discrete_spec(
             frame_shape=(3, HEIGHT, WIDTH),
             frame_dtype="uint8",
@@ -133,7 +133,7 @@ class LabEnv:
         return self._see(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """As in IMPALA the end of a level terminates, also by its clock: Lab does not tell which, nor show the end."""
+        """Step. The end of a level terminates, also by its clock, as in IMPALA: Lab does not tell which it was."""
         reward = self._lab.step(ACTIONS[action], num_steps=self._repeat)
         if not self._lab.is_running():
             return self._last, reward, True, False, {}

@@ -48,7 +48,7 @@ class EnvironmentSuite(ABC):
 
     @abstractmethod
     def make_env(self, task: str) -> Any:
-        """A Gymnasium environment of the task."""
+        """Return a Gymnasium environment of the task."""
 
     def mask(self, task: str) -> np.ndarray:
         return self._actions[task].mask(self.spec.action)
@@ -80,7 +80,7 @@ class EnvironmentSuite(ABC):
         return draw_record(frame, self._observations[task], self.spec.observation)
 
     def _look_at(self, task: str) -> tuple[Any, Any, bool]:
-        """Spaces of the task's environments, and whether they say what their states allow."""
+        """Find the spaces of the task's environments, and whether they say what their states allow."""
         vector = self._make_vector(task, 1)
         env = self.make_env(task) if vector is None else vector
         spaces = (
@@ -100,7 +100,7 @@ class EnvironmentSuite(ABC):
 
 
 def _masks_states(env: Any) -> bool:
-    """Whether an environment says which actions its states allow."""
+    """Return whether an environment says which actions its states allow."""
     try:
         return MASK_KEY in env.reset(seed=0)[1] or hasattr(env.unwrapped, "action_masks")
     except Exception:  # noqa: BLE001 - what is wrong with it is reported with its place, when it is played

@@ -33,7 +33,7 @@ STICKY_DEFAULT = 0.1  # the package's own
 
 @functools.cache
 def control_scheme(k: int) -> tuple[int, ...]:
-    """The game's action for each of the agent's actions in scheme `k`; 0 leaves the controls alone.
+    """Return the game's action for each of the agent's actions in scheme `k`; 0 leaves the controls alone.
 
     From 3 on, the table is the first permutation drawn from `generator(k, "minatar-controls")` whose left or right lies
     elsewhere than in every smaller scheme, so that no two schemes steer alike.
@@ -71,12 +71,12 @@ class MinAtarTask:
 
     @property
     def schemes(self) -> int:
-        """How many schemes can be told apart in this game's frames."""
+        """The number of schemes that this game's frames can show."""
         return 2 if self.game == "seaquest" else SIZE - CHANNELS[self.game]
 
 
 def parse_task(name: str) -> MinAtarTask:
-    """`breakout`, `breakout@2`, or `breakout~2`: the same controls as `breakout@2` without a visible sign."""
+    """Parse `breakout`, `breakout@2`, or `breakout~2`: the same controls as `breakout@2` without a visible sign."""
     at = "~" if "~" in name else "@"
     game, at, scheme = name.partition(at)
     if game not in CHANNELS:
@@ -109,7 +109,7 @@ class MinAtarSuite:
         return np.ones(NUM_ACTIONS, bool)
 
     def observations(self, task: str) -> TaskObservations:
-        """As MinAtar's own games show themselves, channels last; with a control scheme also its mark."""
+        """Describe observations as MinAtar's games give them, channels last, with the mark of a control scheme."""
         parsed = self._parsed[task]
         channels = SIZE if parsed.scheme else CHANNELS[parsed.game]
         return TaskObservations({"kind": "box", "shape": [SIZE, SIZE, channels], "dtype": "bool"})
@@ -118,7 +118,7 @@ class MinAtarSuite:
         return MinAtarEnvs(self._parsed[task], num_envs=num_envs, seed=seed, sticky=self._sticky)
 
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:
-        """Cells in the colour of their highest channel, the mark of a control scheme as a dim background."""
+        """Draw cells in the colour of their highest channel, the mark of a control scheme as a dim background."""
         picture = np.zeros((SIZE, SIZE, 3), np.uint8)
         cells = frame.copy()
         mark = self._parsed[task].mark
@@ -180,7 +180,7 @@ class MinAtarEnvs:
 
     @staticmethod
     def combined(seats: Sequence[tuple[MinAtarEnvs, int]]) -> MinAtarEnvs:
-        """A vector of games of others, which go on where they are; see `clearl.tasks.vectors`."""
+        """Return a vector of games of others, which go on where they are; see `clearl.tasks.vectors`."""
         made = copy.copy(seats[0][0])
         made.num_envs = len(seats)
         for name in ("_games", "_last_actions", "_waiting"):
@@ -235,7 +235,7 @@ class MinAtarEnvs:
 
 
 def _plain(value: Any) -> Any:
-    """A deep copy in JSON's types: the games mix NumPy's integers with Python's."""
+    """Return a deep copy in JSON's types: the games mix NumPy's integers with Python's."""
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value.item() if isinstance(value, np.generic) else value

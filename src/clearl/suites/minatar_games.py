@@ -1,4 +1,4 @@
-"""Where MinAtar's games come from: the package itself, or an installed distribution that has a faster one."""
+"""The source of MinAtar's games: the package itself, or an installed distribution that has a faster one."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Game(Protocol):
     """One kind of game. An instance has `reset()`, `act(action) -> (reward, over)` and `random`, as MinAtar's have."""
 
     def make(self) -> Any:
-        """A new game."""
+        """Make a new game."""
         ...
 
     def look(self, games: Sequence[Any]) -> np.ndarray:
-        """What the agent sees of each, [n, channels, 10, 10] bool."""
+        """Return the observations of games, [n, channels, 10, 10] bool."""
         ...
 
     def variables(self, game: Any) -> dict[str, Any]:
-        """Its variables under MinAtar's names and in its types, so that a checkpoint fits every implementation."""
+        """Return its variables under MinAtar's names and types: a checkpoint fits every implementation."""
         ...
 
     def restore(self, game: Any, variables: dict[str, Any]) -> None:
@@ -59,14 +59,14 @@ class PackageGame:
 
 @functools.cache
 def find_game(name: str) -> Game:
-    """The installed faster game of that name, else the package's own. Both play alike, bit for bit."""
+    """Return the installed faster game of that name, else the package's own. Both play alike, bit for bit."""
     for entry in entry_points(group=ENTRY_POINT_GROUP, name=name):
         return entry.load()
     return PackageGame(name)
 
 
 def package_path() -> Path:
-    """Where the MinAtar package is installed."""
+    """Return the directory where the MinAtar package is installed."""
     spec = importlib.util.find_spec("minatar")
     if spec is None or spec.origin is None:
         raise MissingExtraError("suite minatar", "minatar", "install it with: pip install 'clearl[minatar]'")
@@ -74,7 +74,7 @@ def package_path() -> Path:
 
 
 def game_module(game: str) -> ModuleType:
-    """The game's own file, without the package around it, which imports matplotlib and seaborn (1.5 s a worker)."""
+    """Import the game's own file, without the package, which imports matplotlib and seaborn (1.5 s a worker)."""
     name = f"clearl.suites._minatar_{game}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, package_path() / "environments" / f"{game}.py")

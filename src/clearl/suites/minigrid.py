@@ -71,7 +71,7 @@ class MiniGridSuite:
 
     @staticmethod
     def spec_for(config: RunConfig) -> TaskSpec:
-        """The spec that all tasks share; known without the package, for forecasts."""
+        """Return the spec that all tasks share; known without the package, for forecasts."""
         return SPEC
 
     def mask(self, task: str) -> np.ndarray:
@@ -82,7 +82,10 @@ class MiniGridSuite:
         return MiniGridEnvs(task, num_envs=num_envs, seed=seed)
 
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:
-        """The agent's view, itself at the bottom in the middle: objects in their colour, doors and walls as frames."""
+        """Return the agent's view, itself at the bottom in the middle.
+
+        Objects in their colour, doors and walls as frames.
+        """
         planes = frame.transpose(0, 2, 1)  # envpool's first axis is x
         objects, colours = planes[:OBJECTS].argmax(0), planes[OBJECTS : OBJECTS + COLOURS].argmax(0)
         picture = np.full((VIEW, VIEW, 3), 25, np.uint8)
@@ -120,7 +123,7 @@ class MiniGridEnvs:
         return self._autoreset.answer(_planes(observations), reward.astype(np.float32), ended, truncated)
 
     def get_state(self) -> None:
-        """None: envpool's environments cannot be saved."""
+        """Return None: envpool's environments cannot be saved."""
 
     def set_state(self, state: dict[str, Any]) -> np.ndarray:
         raise NotImplementedError("these environments have no state to go on from: get_state gave None")
@@ -137,7 +140,7 @@ class MiniGridEnvs:
 
 
 def _planes(observations: dict[str, np.ndarray]) -> np.ndarray:
-    """One-hot planes [n, 24, 7, 7] of (object, colour, state) and of the direction."""
+    """Return one-hot planes [n, 24, 7, 7] of (object, colour, state) and of the direction."""
     image, direction = observations["image"], observations["direction"]
     frames = np.empty((len(image), *SPEC.observation.frame_shape), bool)
     start = 0

@@ -64,10 +64,10 @@ class Robot:
 
     env_id: str
     xml_file: str
-    """Among Gymnasium's assets."""
+    """Its file among Gymnasium's assets."""
     world: tuple[str, ...]
     parts: Mapping[str, tuple[str, ...]]
-    """By parameter, words in the names of the geoms that it scales."""
+    """Words in the names of the geoms that each parameter scales."""
     has_direction: bool = True
 
     @property
@@ -111,7 +111,7 @@ class MujocoSuite(EnvironmentSuite):
 
 
 def make_robot(task: str) -> Any:
-    """The environment of a task."""
+    """Return the environment of a task."""
     name, given = split_task(task)
     if name not in ROBOTS:
         raise UnknownNameError("robot of suite mujoco", name, ROBOTS)
@@ -148,7 +148,7 @@ def _factor(task: str, name: str, value: Value) -> float:
 
 
 def _build(robot: Robot, sizes: Mapping[str, float], keywords: Mapping[str, Any]) -> Any:
-    """Gymnasium's robot, with some of its parts thicker or thinner."""
+    """Make Gymnasium's robot, with some of its parts thicker or thinner."""
     if not sizes:
         return make_env(robot.env_id, **keywords)
     with tempfile.TemporaryDirectory(prefix="clearl-mujoco-") as folder:
@@ -158,7 +158,7 @@ def _build(robot: Robot, sizes: Mapping[str, float], keywords: Mapping[str, Any]
 
 
 def _resized(robot: Robot, sizes: Mapping[str, float]) -> bytes:
-    """The robot's description with other radii, out of which MuJoCo computes masses and inertias anew."""
+    """Return the robot's description with other radii, out of which MuJoCo computes masses and inertias anew."""
     from gymnasium.envs import mujoco
 
     root = ElementTree.parse(Path(mujoco.__file__).parent / "assets" / robot.xml_file).getroot()

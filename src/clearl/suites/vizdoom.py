@@ -72,7 +72,7 @@ class VizDoomSuite:
 
     @staticmethod
     def spec_for(config: RunConfig) -> TaskSpec:
-        """The spec that all tasks share; known without the package, for forecasts."""
+        """Return the spec that all tasks share; known without the package, for forecasts."""
         return discrete_spec(
             frame_shape=(3, HEIGHT, WIDTH),
             frame_dtype="uint8",
@@ -191,7 +191,7 @@ _AREA = np.array([[3, 2, 0, 0, 0], [0, 1, 3, 1, 0], [0, 0, 0, 2, 3]], np.float32
 
 
 def shrink(picture: np.ndarray) -> np.ndarray:
-    """A picture [120, 160, 3] to [72, 96, 3], every pixel the mean of the area that it covers."""
+    """Shrink a picture [120, 160, 3] to [72, 96, 3], every pixel the mean of the area that it covers."""
     rows = np.matmul(_AREA, picture.reshape(HEIGHT // 3, 5, -1).astype(np.float32))
     columns = np.matmul(_AREA, rows.reshape(HEIGHT, WIDTH // 3, 5, 3))
     return (columns.reshape(HEIGHT, WIDTH, 3) + 0.5).astype(np.uint8)

@@ -55,8 +55,7 @@ class TaskActions:
         return np.concatenate([*options, np.arange(spec.reals) < len(self.reals)])
 
     def mask_writer(self, spec: ActionSpec) -> Callable[[Any, Any], str | None]:
-        """Return a function that writes `info["action_mask"]` of a state into its frame; it gives what is wrong, or
-        None.
+        """Return a function that writes `info["action_mask"]` into a frame; it returns what is wrong, or None.
 
         A flag for each option of each choice, one choice after the other, or a tuple of such arrays.
         """

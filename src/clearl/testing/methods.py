@@ -30,7 +30,7 @@ def check_method(name: str, **settings: Any) -> None:
 
 
 def trains_the_same_twice(name: str, lstm: bool, **settings: Any) -> None:
-    """Over several visits the same, without randomness from outside."""
+    """Train twice over several visits: the same results, without randomness from outside."""
     one, two = (a_learner(name, lstm, **settings) for _ in range(2))
     torch.manual_seed(5)
     before = torch.get_rng_state()
@@ -42,7 +42,7 @@ def trains_the_same_twice(name: str, lstm: bool, **settings: Any) -> None:
 
 
 def comes_back_bit_for_bit(name: str, lstm: bool, **settings: Any) -> None:
-    """A checkpoint before or after a switch holds all that training depends on."""
+    """Restore a checkpoint before or after a switch: it holds all that training depends on."""
     for updates in (VISIT_UPDATES - 1, VISIT_UPDATES + 3):
         one, two = (a_learner(name, lstm, **settings) for _ in range(2))
         train(one, range(updates))
@@ -55,7 +55,7 @@ def comes_back_bit_for_bit(name: str, lstm: bool, **settings: Any) -> None:
 
 @torch.no_grad()
 def acts_as_it_unrolls(name: str, lstm: bool, **settings: Any) -> None:
-    """Step by step the same policy as in an unroll, and no action outside the mask."""
+    """Act step by step with the same policy as in an unroll, and with no action outside the mask."""
     learner = a_learner(name, lstm, **settings)
     with torch.enable_grad():
         train(learner, range(VISIT_UPDATES + 2))
@@ -75,7 +75,7 @@ def acts_as_it_unrolls(name: str, lstm: bool, **settings: Any) -> None:
 
 
 def says_what_it_is(name: str, lstm: bool, **settings: Any) -> None:
-    """Labels, boundaries, share of replay, weights and diagnostics are there and make sense."""
+    """Check that labels, boundaries, share of replay, weights and diagnostics are there and make sense."""
     method = make_method(RunConfig(method=name, **settings))
     for layer in layers(method):
         assert layer.label, f"{type(layer).__name__} needs a label for reports"
@@ -88,7 +88,7 @@ def says_what_it_is(name: str, lstm: bool, **settings: Any) -> None:
 
 
 def is_told_of_visits_only_if_it_needs_them(name: str, lstm: bool, **settings: Any) -> None:
-    """No layer that does without boundaries is told task, index or switch."""
+    """Check that no layer that does without boundaries is told task, index or switch."""
     learner = a_learner(name, lstm, **settings)
     told: list[object] = []
     for layer in layers(learner.method):
@@ -99,7 +99,7 @@ def is_told_of_visits_only_if_it_needs_them(name: str, lstm: bool, **settings: A
 
 
 def hands_over_its_network(name: str, lstm: bool, **settings: Any) -> None:
-    """Workers build their own network and are sent the state dict, which must be all there is to it."""
+    """Send the state dict to a network that a worker built: it must hold everything."""
     learner, other = (a_learner(name, lstm, **settings) for _ in range(2))
     train(learner, range(VISIT_UPDATES + 2))
     as_module(other.network).load_state_dict(as_module(learner.network).state_dict())
@@ -123,7 +123,7 @@ METHOD_CHECKS: tuple[Callable[..., None], ...] = (
 
 
 def a_learner(name: str, lstm: bool, **settings: Any) -> Learner:
-    """A small learner of a method, on vectors."""
+    """Return a small learner of a method, on vectors."""
     config = RunConfig(
         **{"method": name, "torso": "mlp", "lstm": lstm, "lstm_size": 5, "fisher_batches": 3, **settings}
     )
@@ -137,7 +137,7 @@ def a_learner(name: str, lstm: bool, **settings: Any) -> Learner:
 
 
 def train(learner: Learner, updates: range) -> None:
-    """Some updates, in visits of 8 to two tasks by turns."""
+    """Make some updates, in visits of 8 to two tasks by turns."""
     for update in updates:
         index, frames = update // VISIT_UPDATES, VISIT_UPDATES * BATCH_FRAMES
         visit = Visit(index, ("ab"[index % 2],), update * BATCH_FRAMES, index * frames, (index + 1) * frames)
@@ -149,7 +149,7 @@ def train(learner: Learner, updates: range) -> None:
 
 
 def a_batch(core_size: int, seed: int, replay_fraction: float) -> Batch:
-    """Two tasks with two actions each, in turns; a masked action is in none of them."""
+    """Make a batch of two tasks with two actions each, in turns; a masked action is in none of them."""
     rng = torch.Generator().manual_seed(seed)
     shape, allowed = (STEPS, UNROLLS), torch.arange(UNROLLS) % 2
     mask = torch.zeros(UNROLLS, 4, dtype=torch.bool)
@@ -172,7 +172,7 @@ def a_batch(core_size: int, seed: int, replay_fraction: float) -> Batch:
 
 
 def assert_same(one: Learner, two: Learner) -> None:
-    """Two learners stand at the same point, bit for bit."""
+    """Assert that two learners are equal, bit for bit."""
     assert json.dumps(one.state()) == json.dumps(two.state()), "states differ"
     tensors = two.tensors()
     assert one.tensors().keys() == tensors.keys(), "tensors of other names"

@@ -18,7 +18,7 @@ NUM_ENVS, STEPS = 2, 40
 
 
 def check_suite(name: str, tasks: Sequence[str] = (), *, steps_to_an_end: int = STEPS) -> None:
-    """Run every check on a registered suite, with `tasks` of which the first ends within so many random steps."""
+    """Run every check on a registered suite, with `tasks` of which the first ends within `steps` random steps."""
     suite = make_suite(name, tasks, RunConfig(suite=name))
     for check in SUITE_CHECKS:
         check(suite, steps_to_an_end)
@@ -140,7 +140,7 @@ SUITE_CHECKS: tuple[Callable[[Suite, int], None], ...] = (
 
 
 def random_actions(suite: Suite, task: str, steps: int, seed: int = 0) -> np.ndarray:
-    """Actions [steps, NUM_ENVS, ...] that the task has: of one choice, or real numbers before squashing."""
+    """Draw actions [steps, NUM_ENVS, ...] that the task has: of one choice, or real numbers before squashing."""
     action, mask, rng = suite.spec.action, suite.mask(task), generator(seed, "actions")
     if action.is_discrete:
         return rng.choice(np.flatnonzero(mask), (steps, NUM_ENVS))
@@ -149,12 +149,12 @@ def random_actions(suite: Suite, task: str, steps: int, seed: int = 0) -> np.nda
 
 
 def play(envs: Envs, actions: np.ndarray) -> list[EnvStep]:
-    """One step for each row of actions."""
+    """Make one step for each row of actions."""
     return [envs.step(action) for action in actions]
 
 
 def same(one: list[EnvStep], other: list[EnvStep]) -> bool:
-    """Whether two plays are the same, bit for bit."""
+    """Return whether two plays are the same, bit for bit."""
     return all(
         np.array_equal(getattr(a, name), getattr(b, name))
         for a, b in zip(one, other, strict=True)
