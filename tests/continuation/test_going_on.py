@@ -238,6 +238,36 @@ def test_an_interrupted_run_ends_its_visit_where_it_stands(tmp_path: Path) -> No
     assert rows(tmp_path / "b", "train")[-1]["frames"] == segments[1]["end_frames"] + 300
 
 
+def stop_after(frames: int):
+    def stop(row: dict[str, Any]) -> None:
+        if row["kind"] == "train" and row["frames"] >= frames:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return stop
+
+
+def test_a_run_without_an_end_goes_on_with_others_and_again_without_an_end(tmp_path: Path) -> None:
+    endless = {**SMALL, "cycles": "forever", "frames_per_visit": 100, "replay_store": "disk"}
+    run(RunConfig(**endless), tmp_path / "a", console=False, listeners=[stop_after(700)])
+    stood = int(CheckpointStore(tmp_path / "a" / "checkpoints").newest().json["cursor"]["granted_frames"])  # type: ignore[union-attr]
+    assert stood > 600, "more than one cycle of two visits"
+    next_tasks = {"tasks": ("asterix", "freeway"), "frames_per_visit": 60}
+    result = clearl.run(
+        resume_from=tmp_path / "a", out=tmp_path / "b", listeners=[stop_after(stood + 400)], **next_tasks
+    )
+    assert result.status == "interrupted", "it has no end"
+    segments = {row["index"]: row for row in rows(tmp_path / "b", "segment")}
+    order = [segments[index] for index in sorted(segments)]
+    old, new = [row for row in order if row["end_frames"] <= stood], [row for row in order if row["end_frames"] > stood]
+    assert [row["tasks"][0] for row in old] == ["breakout", "breakout@1"] * (len(old) // 2) + ["breakout"] * (
+        len(old) % 2
+    )
+    assert [row["tasks"][0] for row in new] == (["asterix", "freeway"] * len(new))[: len(new)] and len(new) > 4
+    assert [row["start_frames"] for row in order[1:]] == [row["end_frames"] for row in order[:-1]], "one axis"
+    last = clearl.run(resume_from=tmp_path / "b", out=tmp_path / "c", tasks=("breakout",), cycles=1)
+    assert last.status == "finished"
+
+
 KILLED = """
 import os, sys
 from pathlib import Path

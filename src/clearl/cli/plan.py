@@ -32,6 +32,8 @@ def _heading(plan: Plan) -> str:
     count = f"{len(plan.segments)} segment{'s' if len(plan.segments) != 1 else ''}"
     length = f"{plan.cycle_frames:,} frames" if plan.cycle_frames is not None else "as long as their episodes take"
     again = ", over and over" if plan.forever else ""
+    if plan.forever and plan.past_segments:
+        again += f" from segment {plan.past_segments + 1}"
     return f"{plan.name}: {count}, {length}{again}; {len(plan.evaluate)} tasks are evaluated"
 
 

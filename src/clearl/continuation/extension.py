@@ -97,7 +97,9 @@ def plan_extension(source: Path, flags: Mapping[str, Any]) -> Extension:
     past = _past(old, saved.json["cursor"])
     new = _next_plan(replace(config, tasks=next_tasks), next_tasks)
     evaluate = tuple(dict.fromkeys((*old.evaluate, *new.evaluate)))
-    plan = Plan(new.name, (*past, *new.segments), evaluate, new.frames_scale)
+    plan = Plan(
+        new.name, (*past, *new.segments), evaluate, new.frames_scale, new.forever, len(past) if new.forever else 0
+    )
     replay = _replay(run_dir, config, suite, plan, flags)
     had = run_dir.meta.get("replay", {}).get("forecast") != "no replay"
     lost = had and not (run_dir.replay_path.is_dir() and any(run_dir.replay_path.iterdir()))
@@ -204,9 +206,9 @@ def _next_plan(config: RunConfig, tasks: Sequence[str]) -> Plan:
 def _past(plan: Plan, cursor: Mapping[str, Any]) -> tuple[Segment, ...]:
     """The segments that were trained on; one that is under way ends where training stands."""
     index, granted, start = (int(cursor[name]) for name in ("segment", "granted_frames", "segment_start"))
-    if index >= len(plan.segments):
+    if plan.is_over(index):
         return plan.segments
-    done, current = plan.segments[:index], plan.segments[index]
+    done, current = tuple(plan.segment(each) for each in range(index)), plan.segment(index)
     if current.frames is not None and granted >= start + current.frames:
         return (*done, current)
     if granted <= start:

@@ -58,6 +58,8 @@ class Plan:
     """The plans that share the x-axis: 3 where each of three networks sees a third of all frames (`separate`)."""
     forever: bool = False
     """True if the segments begin anew after the last, without an end."""
+    past_segments: int = 0
+    """Segments at the start that are not repeated by `forever`: what a run did before it was extended."""
 
     @property
     def total_frames(self) -> int | None:
@@ -67,8 +69,7 @@ class Plan:
     @property
     def cycle_frames(self) -> int | None:
         """Frames of all segments once; None where one ends by episodes."""
-        lengths = [segment.frames for segment in self.segments]
-        return None if None in lengths else sum(length or 0 for length in lengths)
+        return _frames_of(self.segments)
 
     @property
     def has_boundaries(self) -> bool:
@@ -81,14 +82,22 @@ class Plan:
 
     def segment(self, index: int) -> Segment:
         """Return the segment of an index, counted through all cycles."""
-        return self.segments[index % len(self.segments) if self.forever else index]
+        return self.segments[self.place(index)[1]]
+
+    def place(self, index: int) -> tuple[int, int]:
+        """Return the cycle that a segment's index lies in, and the segment's place in `segments`."""
+        if not self.forever or index < self.past_segments:
+            return 0, index
+        cycle, place = divmod(index - self.past_segments, len(self.segments) - self.past_segments)
+        return cycle, self.past_segments + place
 
 
 def plan_from_json(content: Mapping[str, Any]) -> Plan:
     """Return the plan that `dataclasses.asdict` gave for `meta.json`; keys of later versions are an error."""
     segments = [Segment(**{key: _as_tuple(value) for key, value in segment.items()}) for segment in content["segments"]]
     scale, forever = content.get("frames_scale", 1), content.get("forever", False)
-    return Plan(content["name"], tuple(segments), tuple(content["evaluate"]), scale, forever)
+    past = content.get("past_segments", 0)
+    return Plan(content["name"], tuple(segments), tuple(content["evaluate"]), scale, forever, past)
 
 
 def _as_tuple(value: Any) -> Any:
@@ -97,10 +106,17 @@ def _as_tuple(value: Any) -> Any:
 
 def planned_end(plan: Plan, index: int) -> int | None:
     """Return the end of a segment in frames from the start of the plan; None where episodes decide, here or before."""
-    cycles, index = divmod(index, len(plan.segments))
-    lengths = [segment.frames for segment in plan.segments[: index + 1]]
-    cycle_frames = plan.cycle_frames if cycles else 0
-    return None if None in lengths or cycle_frames is None else cycles * cycle_frames + sum(n or 0 for n in lengths)
+    cycles, place = plan.place(index)
+    before, repeated = _frames_of(plan.segments[: place + 1]), _frames_of(plan.segments[plan.past_segments :])
+    if before is None or not cycles:
+        return before
+    return None if repeated is None else before + cycles * repeated
+
+
+def _frames_of(segments: Sequence[Segment]) -> int | None:
+    """Return the frames of some segments; None where one ends by episodes."""
+    lengths = [segment.frames for segment in segments]
+    return None if None in lengths else sum(length or 0 for length in lengths)
 
 
 def lengthened(plan: Plan, extra_share: float) -> Plan:

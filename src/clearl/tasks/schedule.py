@@ -65,16 +65,18 @@ class PlanCursor:
 
     def visit(self, trained_frames: int) -> Visit:
         """Return the visit after `trained_frames` of training (exact for plans measured in frames)."""
-        cycle_frames = self.plan.cycle_frames
+        plan, cycle_frames = self.plan, self.plan.cycle_frames
         if cycle_frames is None:
             return Visit(self.segment, self._current().tasks, trained_frames, self.segment_start, None)
-        cycles = trained_frames // cycle_frames if self.plan.forever else 0
-        start, segments = cycles * cycle_frames, self.plan.segments
-        for index, segment in enumerate(segments):
+        repeated = sum(segment.frames or 0 for segment in plan.segments[plan.past_segments :])
+        past_frames = cycle_frames - repeated
+        cycles = max(0, trained_frames - past_frames) // repeated if plan.forever else 0
+        start = cycles * repeated
+        for index, segment in enumerate(plan.segments):
             assert segment.frames is not None
-            if trained_frames < start + segment.frames or index == len(segments) - 1:
-                end, number = start + segment.frames, index + cycles * len(segments)
-                return Visit(number, segment.tasks, trained_frames, start, end, segment.extra_frames)
+            if trained_frames < start + segment.frames or index == len(plan.segments) - 1:
+                number = index + cycles * (len(plan.segments) - plan.past_segments)
+                return Visit(number, segment.tasks, trained_frames, start, start + segment.frames, segment.extra_frames)
             start += segment.frames
         raise AssertionError("a plan has at least one segment")
 
