@@ -20,10 +20,11 @@ _Named = dict[str, Tensor]
 
 
 def diagonal_fisher(network: PolicyNetwork, windows: Windows, rng: np.random.Generator) -> dict[str, Tensor]:
-    """Estimate E[(d log pi(a|s) / d theta)^2] by parameter name, averaged per step: a is sampled from the policy.
+    """Estimate E[(d log pi(a|s) / d theta)^2] by parameter name, averaged per step.
 
-    The gradient of every step is squared by itself. With a memory it reaches back to the start of the window, and up
-    to 4 steps of each window are used; without one, every window is a single step.
+    The expectation over actions is exact for real numbers; of choices, one is sampled from the policy. The gradient of
+    every step is squared by itself. With a memory it reaches back to the start of the window, and up to 4 steps of each
+    window are used; without one, every window is a single step.
     """
     total, length = windows["valid"].shape
     # A random order of each window's steps, those that are not valid last.
@@ -85,12 +86,14 @@ def _by_layers(network: PolicyNetwork, *windows: Tensor) -> _Named:
         policy = network.head.distribution(network.unroll(column, core_state).policy[0], mask)
     if sorted(call[0] for call in calls) != sorted(name for name, part in module.named_modules() if _is_plain(part)):
         return _by_steps(network, *windows)  # a layer was bypassed or used twice: its calls do not say its gradient
-    log_probs = policy.log_prob(policy.sample(uniform.squeeze(1)))[valid.squeeze(1)]
-    deltas = torch.autograd.grad(log_probs.sum(), [call[2] for call in calls], allow_unused=True)
-    sums = {}
-    for (name, layer, output, entered), delta in zip(calls, deltas, strict=True):
-        delta = torch.zeros_like(output) if delta is None else delta
-        sums |= {f"{name}.{key}": value for key, value in _layer_squares(layer, entered, delta).items()}
+    roots = policy.fisher_roots(uniform.squeeze(1))[valid.squeeze(1)]
+    sums: _Named = {}
+    for root in roots.sum(0):
+        deltas = torch.autograd.grad(root, [call[2] for call in calls], retain_graph=True, allow_unused=True)
+        for (name, layer, output, entered), delta in zip(calls, deltas, strict=True):
+            delta = torch.zeros_like(output) if delta is None else delta
+            for key, square in _layer_squares(layer, entered, delta).items():
+                sums[f"{name}.{key}"] = sums.get(f"{name}.{key}", 0) + square
     return sums
 
 
@@ -136,8 +139,8 @@ def _by_steps(network: PolicyNetwork, *windows: Tensor) -> _Named:
         allowed = mask if mask.dim() == 1 else mask[position]
         output = network.unroll(column, core_state.unsqueeze(0))
         policy = network.head.distribution(output.policy[position, 0], allowed)
-        for log_prob in policy.log_prob(policy.sample(uniform))[valid]:
-            grads = torch.autograd.grad(log_prob, list(parameters.values()), retain_graph=True, allow_unused=True)
+        for root in policy.fisher_roots(uniform)[valid].flatten():
+            grads = torch.autograd.grad(root, list(parameters.values()), retain_graph=True, allow_unused=True)
             for total, grad in zip(sums.values(), grads, strict=True):
                 if grad is not None:
                     total.addcmul_(grad, grad)

@@ -58,6 +58,10 @@ class MaskedCategorical:
         """Return the likeliest actions [...]."""
         return self.log_probs.argmax(-1)
 
+    def fisher_roots(self, uniform: Tensor) -> Tensor:
+        """log pi of a sampled action, [..., 1]."""
+        return self.log_prob(self.sample(uniform)).unsqueeze(-1)
+
     def implied_kl(self, behaviour: MaskedCategorical, rho_bar: float) -> Tensor:
         """KL[self || pi~] with pi~ = min(rho_bar mu, self), normalised: the policy that V-trace evaluates."""
         implied = torch.minimum(behaviour.log_probs + math.log(rho_bar), self.log_probs).log_softmax(-1)

@@ -78,6 +78,11 @@ class SquashedGaussian:
         """Return the mean: the middle of the action's distribution after squashing, too."""
         return torch.where(self._mask, self._mean, 0.0)
 
+    def fisher_roots(self, uniform: Tensor) -> Tensor:
+        """[..., 2 D]: the information is 1 / std^2 of a mean and 2 of a log standard deviation, whatever is sampled."""
+        means = self._mean * torch.exp(-self._log_std).detach()
+        return torch.cat([torch.where(self._mask, part, 0.0) for part in (means, math.sqrt(2) * self._log_std)], -1)
+
     def softened(self, temperature: float) -> SquashedGaussian:
         """Return the density to the power of 1 / temperature: a normal one with `temperature` times the variance."""
         return SquashedGaussian(self._mean, self._log_std + 0.5 * math.log(temperature), self._bounded, self._mask)

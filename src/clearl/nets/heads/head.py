@@ -42,6 +42,13 @@ class Distribution(Protocol):
         """Return the likeliest action."""
         ...
 
+    def fisher_roots(self, uniform: Tensor) -> Tensor:
+        """Numbers [..., K] whose squared gradients add up to the Fisher information of the policy's parameters.
+
+        Exactly, where there is a closed form; else on average over `uniform`, as log pi of a sampled action does.
+        """
+        ...
+
     def softened(self, temperature: float) -> Distribution:
         """pi^(1 / temperature), normalised."""
         ...

@@ -43,6 +43,12 @@ class Joint:
         likeliest = reals.mode()
         return torch.cat([choices.mode().to(likeliest.dtype), likeliest], -1)
 
+    def fisher_roots(self, uniform: Tensor) -> Tensor:
+        """Those of both: independent parts have no joint information."""
+        choices, reals = self._parts
+        roots = choices.fisher_roots(uniform[..., : self._count]), reals.fisher_roots(uniform[..., self._count :])
+        return torch.cat(roots, -1)
+
     def softened(self, temperature: float) -> Joint:
         return Joint([part.softened(temperature) for part in self._parts], self._count)
 

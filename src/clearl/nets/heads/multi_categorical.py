@@ -34,6 +34,10 @@ class MultiCategorical:
     def mode(self) -> Tensor:
         return self._choices.mode() * self._present
 
+    def fisher_roots(self, uniform: Tensor) -> Tensor:
+        """log pi of a sampled action, [..., 1]."""
+        return self.log_prob(self.sample(uniform)).unsqueeze(-1)
+
     def softened(self, temperature: float) -> MultiCategorical:
         return MultiCategorical(self._choices.softened(temperature), self._present)
 

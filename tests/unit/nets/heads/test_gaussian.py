@@ -113,7 +113,7 @@ def test_a_softened_policy_has_the_variance_times_the_temperature() -> None:
 
 
 class LinearGaussian(nn.Module):
-    """mean = W x + b with a free standard deviation: its Fisher can be written down."""
+    """One linear layer: its Fisher can be written down."""
 
     core_size = 0
 
@@ -132,14 +132,9 @@ class LinearGaussian(nn.Module):
         return ("",)
 
 
-def test_its_fisher_is_the_closed_form() -> None:
-    """E[(d log pi / d W_ij)^2] = E[x_j^2] / sigma_i^2, and 2 (d log sigma / d s)^2 for the free parameter s."""
-    torch.manual_seed(0)
-    head = a_head("free", dims=2, initial=0.5, floor=0.1, ceiling=2.0)
-    network, count = LinearGaussian(3, head), 4000
-    nn.init.constant_(head.free_std, 0.0)  # type: ignore[arg-type]  # it is there: the source is "free"
-    observation = torch.randn(count, 1, 3)
-    windows = {
+def some_windows(observation: torch.Tensor) -> dict[str, torch.Tensor]:
+    count = len(observation)
+    return {
         "observation": observation,
         "last_action": torch.zeros(count, 1, 2),
         "last_reward": torch.zeros(count, 1),
@@ -148,12 +143,45 @@ def test_its_fisher_is_the_closed_form() -> None:
         "mask": torch.ones(count, 2, dtype=torch.bool),
         "core_state": torch.zeros(count, 0),
     }
-    found = diagonal_fisher(network, windows, np.random.default_rng(0))
+
+
+def test_its_fisher_is_the_closed_form() -> None:
+    """E[(d log pi / d W_ij)^2] = E[x_j^2] / sigma_i^2, and 2 (d log sigma / d s)^2 for the free parameter s."""
+    torch.manual_seed(0)
+    head = a_head("free", dims=2, initial=0.5, floor=0.1, ceiling=2.0)
+    network = LinearGaussian(3, head)
+    nn.init.constant_(head.free_std, 0.0)  # type: ignore[arg-type]  # it is there: the source is "free"
+    observation = torch.randn(50, 1, 3)
+    found = diagonal_fisher(network, some_windows(observation), np.random.default_rng(0))
     squares = observation.squeeze(1).square().mean(0)
-    torch.testing.assert_close(found["policy.weight"], (squares / 0.25).expand(2, 3), rtol=0.15, atol=0)
-    torch.testing.assert_close(found["policy.bias"], torch.full((2,), 4.0), rtol=0.15, atol=0)
+    torch.testing.assert_close(found["policy.weight"], (squares / 0.25).expand(2, 3))
+    torch.testing.assert_close(found["policy.bias"], torch.full((2,), 4.0))
     share = np.log(0.5 / 0.1) / np.log(20)
     slope = np.log(20) * share * (1 - share)
-    torch.testing.assert_close(
-        found["head.free_std"], torch.full((2,), 2 * slope**2), rtol=0.15, atol=0, check_dtype=False
+    torch.testing.assert_close(found["head.free_std"], torch.full((2,), 2 * slope**2), check_dtype=False)
+
+
+def test_its_fisher_by_layers_is_that_of_each_step_and_of_many_samples() -> None:
+    torch.manual_seed(0)
+    network, observation = (
+        LinearGaussian(3, a_head("network", dims=2, initial=0.5, floor=0.1, ceiling=2.0)),
+        torch.randn(4, 1, 3),
     )
+    windows = some_windows(observation)
+    windows["mask"][2, 1] = False
+    windows["valid"][3] = False
+    found = diagonal_fisher(network, windows, np.random.default_rng(0))
+    parameters = dict(network.named_parameters())
+    sums = {name: torch.zeros_like(p) for name, p in parameters.items()}
+    draws = 3000
+    for step in range(3):
+        policy = network.head.distribution(
+            network.head.policy(network.policy(observation[step, 0])), windows["mask"][step]
+        )
+        for _ in range(draws):
+            log_prob = policy.log_prob(policy.sample(torch.rand(2)))
+            grads = torch.autograd.grad(log_prob, list(parameters.values()), retain_graph=True)
+            for total, grad in zip(sums.values(), grads, strict=True):
+                total += grad.square() / (3 * draws)
+    for name, sampled in sums.items():
+        torch.testing.assert_close(found[name], sampled, rtol=0.15, atol=0.02)
