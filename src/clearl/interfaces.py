@@ -1,4 +1,4 @@
-"""What a plug-in may rely on: the seams of clearl, each with a sketch of its use. Re-exports only.
+"""The seams of clearl that a plug-in may rely on, each with a sketch of its use. Re-exports only.
 
 Names here change with a major version and a note in the changelog; everything else may change with any version.
 `docs/extending.md` has a worked example for each kind of plug-in, `clearl.testing` the checks that they must pass.

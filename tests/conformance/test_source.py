@@ -49,3 +49,16 @@ def test_objects_of_runtimes_have_all_their_attributes_from_the_start(path: str)
         made = assigned(methods["__init__"]) if "__init__" in methods else set()
         late = {name: assigned(node) - made - declared for name, node in methods.items()}
         assert not any(late.values()), f"{kind.name}: {late}"
+
+
+RIDDLES = ("What", "Who", "Whom", "Whose", "Of", "Whether", "How", "Where", "When", "Which", "Why")
+
+
+@pytest.mark.parametrize("path", TREES)
+def test_docstrings_name_their_subject_or_begin_with_a_verb(path: str) -> None:
+    """Relative clauses without a head make a reader start twice: "Return what ...", "The place of ..." do not."""
+    documented = (
+        node for node in ast.walk(TREES[path]) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+    )
+    texts = (text for node in documented if (text := ast.get_docstring(node)))
+    assert [text for text in texts if text.split()[0].strip(",:;") in RIDDLES] == []

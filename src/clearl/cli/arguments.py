@@ -108,7 +108,7 @@ _HABITS = {
 
 
 def _remedy(given: Sequence[str], settings: Mapping[str, Setting], token: str) -> str:
-    """What to write instead of a word that no flag takes."""
+    """Say what to write instead of a word that no flag takes."""
     last = given[-1] if given else None
     if last is not None and settings[last].kind is tuple:
         return f"a list has commas and no spaces, as in {_flag(last)} a,{token}"

@@ -17,7 +17,7 @@ go on."""
 
 @dataclass(frozen=True)
 class ForgetArgs:
-    """What `clearl forget` takes."""
+    """Flags of `clearl forget`."""
 
     run: Annotated[str, POSITIONAL, "the run directory"]
     task: Annotated[str, "the task to forget; `unknown` for unrolls of version 0.1, which have no label"]
@@ -26,7 +26,7 @@ class ForgetArgs:
 
 
 def main(argv: list[str]) -> int:
-    """Run the verb; the exit code."""
+    """Run the verb; return the exit code."""
     args = parse(ForgetArgs, argv, verb="forget", about=ABOUT)
 
     from clearl.forgetting import forget, plan_forgetting

@@ -22,7 +22,7 @@ _TASK_WIDTH = 80 - sum(_WIDTHS) - len(_WIDTHS)
 
 @dataclass(frozen=True)
 class MemoryArgs:
-    """What `clearl memory` takes."""
+    """Flags of `clearl memory`."""
 
     run: Annotated[str, POSITIONAL, "the run directory"]
     json: Annotated[bool, "print JSON instead of the table"] = False
@@ -30,7 +30,7 @@ class MemoryArgs:
 
 
 def main(argv: list[str]) -> int:
-    """Run the verb; the exit code."""
+    """Run the verb; return the exit code."""
     args = parse(MemoryArgs, argv, verb="memory", about=ABOUT)
 
     from clearl.memory import read_memory
@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
 
 
 def as_json(memory: Memory) -> dict[str, Any]:
-    """What `--json` prints."""
+    """Return what `--json` prints."""
     names = (
         "unrolls",
         "frames",
@@ -73,7 +73,7 @@ def as_json(memory: Memory) -> dict[str, Any]:
 
 
 def table(memory: Memory) -> list[str]:
-    """The lines of the table, at most 80 columns wide."""
+    """Return the lines of the table, at most 80 columns wide."""
     from clearl.replay.forecast import human_nbytes
 
     lines = [f"at {memory.now_frames:,} frames: {memory.unrolls:,} unrolls of {memory.unroll_frames:,} frames"]

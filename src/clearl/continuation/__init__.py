@@ -1,4 +1,4 @@
-"""When the next tasks arrive: a run is extended in place, or a copy of it is, and goes on with what comes next."""
+"""Extend a run, in place or as a copy, when the next tasks arrive."""
 
 from clearl.continuation.extension import (
     Extension,

@@ -1,4 +1,4 @@
-"""When the next tasks arrive: a run is extended in place, or a copy of it is, and goes on with what comes next.
+"""Extend a run, in place or as a copy, when the next tasks arrive.
 
     extension = plan_extension(Path("runs/a"), {"tasks": ("asterix",), "frames_per_visit": 500_000})
     fork_run(extension, Path("runs/b"))        # a copy goes on; or
@@ -49,7 +49,7 @@ _FIXED = {
 
 @dataclass(frozen=True)
 class Extension:
-    """What a run will go on with; made and checked by `plan_extension`."""
+    """The plan, settings and replay that a run will continue with; made and checked by `plan_extension`."""
 
     source: Path
     saved: Saved
@@ -152,7 +152,10 @@ def go_on(source: Path, out: Path | None, flags: Mapping[str, Any]) -> RunConfig
 
 
 def unfinished_extension(out: Path, source: Path | None, flags: Mapping[str, Any]) -> bool:
-    """Whether `out` holds exactly this extension, made before and not yet at its end: the same command resumes it."""
+    """Return whether `out` holds exactly this extension, made before and not yet at its end.
+
+    The same command resumes it.
+    """
     if not holds_run(out):
         return False
     extensions = RunDir(out).meta.get("extensions") or [{}]
@@ -178,7 +181,10 @@ def _check_source(run_dir: RunDir, config: RunConfig) -> None:
 
 
 def _next_config(before: RunConfig, flags: dict[str, Any]) -> tuple[RunConfig, tuple[str, ...]]:
-    """The settings from now on, and the tasks that come next; the settings name the tasks of the past as well."""
+    """Return the settings from now on, and the tasks that come next.
+
+    The settings name the tasks of the past as well.
+    """
     for name in flags:
         if name not in settings():
             raise UnknownNameError("setting", name, settings())
@@ -204,7 +210,7 @@ def _next_plan(config: RunConfig, tasks: Sequence[str]) -> Plan:
 
 
 def _past(plan: Plan, cursor: Mapping[str, Any]) -> tuple[Segment, ...]:
-    """The segments that were trained on; one that is under way ends where training stands."""
+    """Return the segments that were trained on; one that is under way ends where training stands."""
     index, granted, start = (int(cursor[name]) for name in ("segment", "granted_frames", "segment_start"))
     if plan.is_over(index):
         return plan.segments
@@ -217,7 +223,7 @@ def _past(plan: Plan, cursor: Mapping[str, Any]) -> tuple[Segment, ...]:
 
 
 def _replay(run_dir: RunDir, config: RunConfig, suite: Suite, plan: Plan, flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Where replay is kept and how much of it: as before, unless the user says otherwise or there was none."""
+    """Choose the store and size of replay: as before, unless the user says otherwise or there was none."""
     before = run_dir.meta.get("replay", {})
     now = RunFactory(config, suite, run_dir.path).plan_replay(plan)
     if before.get("forecast") == "no replay":

@@ -29,7 +29,7 @@ def next_tree(
     saved: Saved, before: RunConfig, factory: RunFactory, plan: Plan, kept: int, sequences: Sequence[int],
     growth: Growth | None,
 ) -> dict[str, Any]:  # fmt: skip
-    """The checkpoint with which the segments after the first `kept` begin."""
+    """Return the checkpoint with which the segments after the first `kept` begin."""
     config, tree = factory.config, dict(saved.tree)
     learner = factory.learner(plan)
     if growth is not None:
@@ -52,14 +52,14 @@ def next_tree(
 
 
 def _kept_parts(before: RunConfig, config: RunConfig) -> dict[str, bool]:
-    """What of a learner goes on beside its network."""
+    """Return the parts of a learner that are kept beside its network."""
     return {"optimizer": config.optimizer == before.optimizer, "method": config.method == before.method}
 
 
 def _grown_parts(
     tree: Mapping[str, Any], growth: Growth, before: RunConfig, factory: RunFactory, learner: Learner
 ) -> dict[str, Any]:
-    """What a checkpoint holds of the old spaces, fitted to the new ones."""
+    """Fit the parts of a checkpoint that depend on spaces to the new ones."""
     old = make_network(before, growth.old, make_method(before))
     networks = NetworkGrowth(old, learner.network, growth)
     names = [name for name, _ in as_module(old).named_parameters()]
@@ -77,7 +77,7 @@ def _grown_parts(
 
 
 def _grown_rows(rows: Mapping[str, np.ndarray], growth: Growth, layout: UnrollLayout) -> dict[str, np.ndarray]:
-    """The unrolls that wait for a full batch."""
+    """Return the unrolls that wait for a full batch."""
     fields = replace(layout, spec=growth.old).fields
     waiting = {
         name: from_plain(array, np.dtype(fields[name].dtype)) for name, array in from_named(rows).named().items()
@@ -94,5 +94,5 @@ def _grown_weights(flat: np.ndarray, old: PolicyNetwork, networks: NetworkGrowth
 
 
 def sequences_of(tree: Mapping[str, Any], meta: Mapping[str, Any], config: RunConfig) -> list[int]:
-    """How many unrolls each slot has offered to replay; in the meta data after a method that had none."""
+    """Return how many unrolls each slot has offered to replay; in the meta data after a method that had none."""
     return [int(n) for n in tree["shards"] or meta.get("replay", {}).get("sequences") or [0] * config.slots]

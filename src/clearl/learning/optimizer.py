@@ -55,7 +55,7 @@ class Optimizer(ABC):
             self._reset_part(param, state, index)
 
     def initial(self, index: int) -> State:
-        """The state of a parameter, by its place among all, before its first step."""
+        """Return the state of a parameter, by its place among all, before its first step."""
         return self._initial(self.params[index].detach())
 
     def tensors(self) -> State:

@@ -105,7 +105,7 @@ class Consolidation:
         return position | {"anchors": self.anchors.state(), "gradient_ratio": self.gradient_ratio}
 
     def grown(self, tensors: Mapping[str, Tensor], growth: NetworkGrowth, prefix: str = "") -> dict[str, Tensor]:
-        """What `tensors` gave, for a held network that has grown; `prefix` is what its parameters have in `growth`.
+        """Fit the result of `tensors` to a held network that has grown; `prefix` is that of its parameters in `growth`.
 
         New weights mattered for no task so far: their Fisher is 0.
         """

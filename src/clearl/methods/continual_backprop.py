@@ -108,7 +108,7 @@ class ContinualBackprop(Wrapper):
         return {"owed": [layer.owed for layer in self.layers], "replaced": self.replaced}
 
     def grown_own(self, tensors: Mapping[str, Tensor], growth: NetworkGrowth) -> dict[str, Tensor]:
-        """A torso grows in its inputs; its units are as many as before."""
+        """Return the tensors as they are: a torso grows in its inputs, its units are as many as before."""
         if any(tensors[name].shape != tensor.shape for name, tensor in self.own_tensors().items()):
             raise cannot_grow(self)
         return dict(tensors)

@@ -62,7 +62,7 @@ class FisherMemory:
         return {name: part[: min(self.added, self.batches)] for name, part in self._ring.items()}
 
     def grown(self, tensors: Mapping[str, Tensor], growth: Growth) -> dict[str, Tensor]:
-        """What `tensors` gave, with observations, actions and masks of the larger spaces."""
+        """Fit the result of `tensors` to observations, actions and masks of the larger spaces."""
         spec = growth.old.observation
         dtype = spec.record_dtype if spec.is_record else spec.frame_dtype
         change: dict[str, Callable[[np.ndarray], np.ndarray]] = {

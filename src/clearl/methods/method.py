@@ -92,14 +92,14 @@ class Method(ABC):
         assert not tensors and not state, f"{type(self).__name__} keeps no state of its own"
 
     def grown(self, tensors: Mapping[str, Tensor], growth: NetworkGrowth) -> dict[str, Tensor]:
-        """What `tensors` gave, fitted to a network that has grown since; refused by methods that do not say how."""
+        """Fit the result of `tensors` to a network that has grown since; refused by methods that do not say how."""
         if tensors:
             raise cannot_grow(self)
         return {}
 
 
 def cannot_grow(method: Method) -> ConfigError:
-    """The error for a method that keeps tensors and does not override `grown` or `grown_own`."""
+    """Return the error for a method that keeps tensors and does not override `grown` or `grown_own`."""
     return ConfigError(
         f"the agent cannot grow to the next tasks: {method.label or type(method).__name__} keeps state of the old "
         "network and does not say how it grows; go on with another method"
@@ -172,7 +172,7 @@ class Wrapper(Method):
         return {BASE + name: tensor for name, tensor in base.items()} | self.grown_own(own, growth)
 
     def grown_own(self, tensors: Mapping[str, Tensor], growth: NetworkGrowth) -> dict[str, Tensor]:
-        """What `own_tensors` gave, fitted to a network that has grown since."""
+        """Fit the result of `own_tensors` to a network that has grown since."""
         if tensors:
             raise cannot_grow(self)
         return {}

@@ -139,7 +139,7 @@ def balanced(is_replay: Tensor, comparable: Tensor) -> Tensor:
 
 
 def features(batch: Batch) -> dict[str, Tensor]:
-    """What each classifier is given of every step, flat: [T, B, *]."""
+    """Return the inputs of each classifier at every step, flat: [T, B, *]."""
     observation = batch.observation.flatten(2).float()
     action = batch.action
     if not action.is_floating_point() and action.dim() == 2:

@@ -1,4 +1,4 @@
-"""How a network grows with its spaces, so that its answers on what it knows stay the same.
+"""Grow a network with its spaces, so that its outputs on old observations stay the same.
 
     growth = NetworkGrowth(old_network, fresh_network, spaces)
     weights = growth.state(old_weights)
@@ -52,11 +52,11 @@ class NetworkGrowth:
                 raise _refusal(f"its network would have other layers ({name})")
 
     def has_grown(self, name: str) -> bool:
-        """Whether a tensor of the old network has another shape now."""
+        """Return whether a tensor of the old network has another shape now."""
         return name in self._places
 
     def padded(self, name: str, tensor: Tensor, fill: Tensor) -> Tensor:
-        """A tensor of the shape of the old network's `name`, within `fill`, which is of the new shape."""
+        """Return a tensor of the shape of the old network's `name`, within `fill`, which is of the new shape."""
         if name not in self._places:
             return tensor
         index = np.ix_(*(np.arange(size) if place is None else place for size, place in self._axes(name, tensor)))
@@ -67,7 +67,7 @@ class NetworkGrowth:
     def like_parameters(
         self, tensors: Mapping[str, Tensor], *, prefix: str = "", fresh: bool = False
     ) -> dict[str, Tensor]:
-        """A tensor for each parameter below `prefix`, padded with 0, or with the fresh network's values."""
+        """Return a tensor for each parameter below `prefix`, padded with 0, or with the fresh network's values."""
         padded = {}
         for name in self.parameters:
             if name.startswith(prefix):
@@ -77,11 +77,11 @@ class NetworkGrowth:
         return padded
 
     def state(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The state dict of the new network, out of that of the old one."""
+        """Return the state dict of the new network, out of that of the old one."""
         return self.fresh | {name: self.padded(name, tensor, self.fresh[name]) for name, tensor in tensors.items()}
 
     def _start(self, name: str, tensor: Tensor) -> Tensor:
-        """The fresh values, with weights of 0 for new inputs: the axes after the first."""
+        """Return the fresh values, with weights of 0 for new inputs: the axes after the first."""
         start = tensor.detach().clone()
         for axis, place in enumerate(self._places.get(name, ())):
             if axis > 0 and place is not None:
@@ -123,12 +123,12 @@ def _network_places(old: PolicyNetwork, new: PolicyNetwork, spaces: Growth) -> N
 
 
 def below(prefix: str, named: Named) -> Named:
-    """The same of a part of a network that is called `prefix`."""
+    """Return the growth of the part of a network that is called `prefix`."""
     return ((f"{prefix}.{name}", places) for name, places in named)
 
 
 def column_places(old: ActorCritic, new: ActorCritic, spaces: Growth) -> Named:
-    """Where the parameters of a plain network lie in a larger one."""
+    """Return the places of a plain network's parameters in a larger one."""
     if spaces.old.observation != spaces.new.observation:
         yield from below("torso", _torso(old.torso, new.torso, spaces))
     if spaces.old.action == spaces.new.action:
@@ -186,7 +186,7 @@ def _chain(stages: list[tuple[nn.Module, nn.Module]], stack: int, shape: Shape, 
 
 
 def corner_places(shape: Shape, grown: Shape) -> np.ndarray:
-    """Where the entries of an array lie in a larger one of which it is the first corner, both flattened."""
+    """Return the places of an array's entries in a larger one whose first corner it is, both flattened."""
     return np.arange(prod(grown)).reshape(grown)[tuple(slice(0, size) for size in shape)].ravel()
 
 
@@ -197,7 +197,7 @@ def _vector_parts(spec: ObservationSpec) -> list[str]:
 
 
 def _vector_places(old: ObservationSpec, new: ObservationSpec) -> np.ndarray:
-    """Where the numbers of the old joined vector lie in the new one."""
+    """Return the places of the old joined vector's numbers in the new one."""
     starts, total = {}, 0
     for name in _vector_parts(new):
         starts[name], total = total, total + prod(new.shapes[name])

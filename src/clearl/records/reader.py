@@ -86,7 +86,7 @@ class StoredRows(Sequence[Row]):
         return decode(self._data[start:end])
 
     def chosen(self, wanted: Callable[[Row], bool]) -> StoredRows:
-        """The rows that are `wanted`."""
+        """Return the rows that are `wanted`."""
         return StoredRows(self._data, self._bounds[[wanted(row) for row in self]])
 
 
@@ -155,7 +155,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def stored_rows(path: Path) -> StoredRows:
-    """The same, in the memory that the file takes."""
+    """Read rows in the memory that the file takes."""
     data, bounds = path.read_bytes() if path.exists() else b"", array("q")
     damaged, _ = _scan(data, lambda row, start, end: bounds.extend((start, end)))
     if damaged:

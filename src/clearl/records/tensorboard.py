@@ -52,7 +52,7 @@ class TensorBoardMirror:
 
 
 def began_unix_s(run_dir: Path) -> float:
-    """When the run began; of runs that do not say, when their settings were written."""
+    """Return the time at which the run began, or its settings were written where it does not say."""
     began = read_meta(run_dir).get("began_unix_s")
     if isinstance(began, (int, float)):
         return float(began)
@@ -62,7 +62,7 @@ def began_unix_s(run_dir: Path) -> float:
 
 
 def hyperparameters(run_dir: Path) -> dict[str, bool | float | str]:
-    """The settings of a run, lists as text, none left out."""
+    """Return the settings of a run, lists as text, none left out."""
     settings = yaml.safe_load((Path(run_dir) / CONFIG_FILE).read_text(encoding="utf-8")) or {}
     return {name: value if isinstance(value, (bool, int, float)) else _text(value) for name, value in settings.items()}
 

@@ -16,7 +16,7 @@ _MOST_SEGMENTS = 200_000  # more than a plan with an end may have
 
 @dataclass
 class RunView:
-    """How a run stands after the rows that `update` was given."""
+    """The state of a run after the rows that `update` was given."""
 
     tasks: tuple[str, ...]
     total_frames: int | None
@@ -65,7 +65,7 @@ class RunView:
 
     @property
     def segment(self) -> tuple[int, int] | None:
-        """Which segment is being trained (from 1), and of how many."""
+        """The number of the segment in training (from 1), and of all segments."""
         if not self._segments:
             return None
         begun = [row for row in self._segments.values() if (row["start_frames"] or 0) <= self.frames]

@@ -307,7 +307,7 @@ def forget_commands(config: RunConfig, file: Path, out: Path, *, arm: str) -> li
 
 
 def first_part(out: Path) -> Path:
-    """Where the first part of a run that forgets goes: beside it, as its report shows both parts."""
+    """Return the path of the first part of a run that forgets: beside it, as its report shows both parts."""
     return out.with_name(f"{out.name}-first")
 
 

@@ -150,7 +150,7 @@ class Supervisor:
 
     @property
     def health(self) -> dict[str, Any]:
-        """Whether it runs and how often it was restarted, for rows."""
+        """The state of the process and its number of restarts, for rows."""
         state = "running" if self.ready else "starting" if self._process is not None else "down"
         return {"state": state if self.wanted else "not needed yet", "restarts": max(0, self._starts - 1)}
 

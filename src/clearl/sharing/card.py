@@ -121,7 +121,7 @@ def _escaped(text: str) -> str:
 
 
 def _fenced(language: str, text: str) -> str:
-    """A code block whose fence is longer than any in the text."""
+    """Return a code block whose fence is longer than any in the text."""
     longest = max((len(ticks) for ticks in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"

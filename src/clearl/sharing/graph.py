@@ -92,7 +92,7 @@ class PolicyGraph(nn.Module):
 
 
 def _alone(network: PolicyNetwork) -> PolicyNetwork:
-    """The part of a network that acts: until something is compressed, the active column stands by itself."""
+    """Return the part of a network that acts: until something is compressed, the active column stands by itself."""
     if isinstance(network, TwoColumns) and not bool(network.compressed) and not bool(network.connected):
         return network.active
     return network
@@ -140,12 +140,12 @@ def _outputs(action: ActionSpec, core_size: int) -> Iterator[Port]:
 
 
 def port_name(part: str) -> str:
-    """The input of a part of an observation."""
+    """Return the input of a part of an observation."""
     return f"observation/{part}" if part else "observation"
 
 
 def _as_floats(inputs: dict[str, Tensor], spec: TaskSpec) -> Tensor:
-    """The observation as float32, bytes scaled to [0, 1]: as it is, or the values of all parts in one row."""
+    """Return the observation as float32, bytes scaled to [0, 1]: as it is, or the values of all parts in one row."""
     floats = []
     for name, part in spec.observation.parts.items():
         given = inputs[port_name(name)].float()

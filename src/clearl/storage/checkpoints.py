@@ -188,7 +188,7 @@ def _manifest(files: Mapping[str, bytes]) -> bytes:
 
 
 def _read_manifest(directory: Path) -> dict[str, Any]:
-    """What the manifest says of each file; the files are those we know, whatever it says."""
+    """Return the manifest's entry of each file; the files are those we know, whatever it says."""
     path = directory / MANIFEST_FILE
     with _open(path) as fd:
         data = os.read(fd, _MANIFEST_CAP + 1)

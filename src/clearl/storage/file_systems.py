@@ -1,4 +1,4 @@
-"""Whether a directory lies on a disk of this machine or on one that is reached over a network."""
+"""Tell whether a directory lies on a disk of this machine or on one that is reached over a network."""
 
 from __future__ import annotations
 

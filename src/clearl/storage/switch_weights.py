@@ -38,13 +38,16 @@ class SwitchWeights:
                 self._file(old).unlink()
 
     def segments(self) -> list[int]:
-        """The segments whose weights are there."""
+        """Return the segments whose weights are there."""
         if not self.path.is_dir():
             return []
         return sorted(int(found[1]) for file in self.path.iterdir() if (found := _NAME.fullmatch(file.name)))
 
     def load(self, segment: int) -> dict[str, torch.Tensor]:
-        """The weights of a segment's end; `CorruptFileError` where there are none in the file, or not finite ones."""
+        """Return the weights of a segment's end.
+
+        `CorruptFileError` where there are none in the file, or not finite ones.
+        """
         file = self._file(segment)
         return finite_tensors(read_plain(file, cap_nbytes=_CAP_NBYTES), file)
 
@@ -53,7 +56,7 @@ class SwitchWeights:
 
 
 def finite_tensors(data: bytes, file: Path) -> dict[str, torch.Tensor]:
-    """The tensors in the bytes of a safetensors file; `CorruptFileError` where they are none, or not finite."""
+    """Return the tensors in the bytes of a safetensors file; `CorruptFileError` where they are none, or not finite."""
     try:
         tensors = load(data)
     except SafetensorError as error:

@@ -81,7 +81,7 @@ class GymnasiumVector:
         self, observations: Any, info: Mapping[str, Any], reward: np.ndarray, terminated: np.ndarray,
         truncated: np.ndarray,
     ) -> EnvStep:  # fmt: skip
-        """The step after an end resets: its answer opens an episode."""
+        """Convert a step of a vector that resets in the step after an end, which opens an episode."""
         frames = self._frames(observations, info, ~(terminated | truncated))
         answer = self._next_step.answer(frames, reward, terminated, truncated)
         self._successes.begin(answer.first)
@@ -122,7 +122,7 @@ class GymnasiumVector:
         return info.get("final_info", {}) if self._mode == "SameStep" else info
 
     def _last_observations(self, observations: Any, info: Mapping[str, Any], cut: np.ndarray) -> dict[int, Any]:
-        """What truncated episodes ended with, by slot; copied, as a reset may write over it."""
+        """Return the last observations of truncated episodes, by slot; copied, as a reset may write over them."""
         slots = np.flatnonzero(cut).tolist()
         if slots and self._mode == "SameStep":
             if "final_obs" not in info:
@@ -132,7 +132,7 @@ class GymnasiumVector:
         return {slot: copy.deepcopy(self._observations.member(observations, slot)) for slot in slots}
 
     def _frames(self, observations: Any, info: Mapping[str, Any], acting: np.ndarray) -> np.ndarray:
-        """All observations as frames; where `acting`, with the state's mask."""
+        """Convert all observations to frames; where `acting`, with the state's mask."""
         frames = self._empty()
         for slot in range(self.num_envs):
             masked = acting[slot] and _has(info, MASK_KEY, slot)
@@ -202,7 +202,7 @@ def autoreset_mode(task: str, vector: Any) -> str:
 
 
 def _has(info: Mapping[str, Any], key: str, slot: int) -> bool:
-    """Whether an info of a vector has a key for one environment; `_key` says for which, where it is there."""
+    """Return whether an info of a vector has a key for one environment; `_key` says for which, where it is there."""
     return key in info and bool(np.asarray(info.get(f"_{key}", True)).reshape(-1)[slot if f"_{key}" in info else 0])
 
 

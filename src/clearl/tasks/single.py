@@ -45,7 +45,7 @@ def env_keywords(env_id: str) -> tuple[str, ...]:
 
 
 def has_vector(task: str) -> tuple[bool, bool]:
-    """Whether the id of a task registers a vector entry point, and whether it registers nothing else."""
+    """Return whether the id of a task registers a vector entry point, and whether it registers nothing else."""
     import gymnasium
 
     env_id = split_task(task)[0]
@@ -59,7 +59,7 @@ def has_vector(task: str) -> tuple[bool, bool]:
 
 
 def make_vector(task: str, num_envs: int) -> Any:
-    """The vector environment that the id of a task registers; parameters are keywords of its constructor."""
+    """Return the vector environment that the id of a task registers; parameters are keywords of its constructor."""
     import gymnasium
     from gymnasium.envs.registration import load_env_creator
 
@@ -81,7 +81,7 @@ def make_vector(task: str, num_envs: int) -> Any:
 
 
 def _spec(env_id: str) -> Any:
-    """What is registered for an id; of `module:Env-v0` the module is imported first."""
+    """Return what is registered for an id; for `module:Env-v0` the module is imported first."""
     import gymnasium
 
     module, _, name = env_id.rpartition(":")

@@ -144,7 +144,7 @@ class TwoColumns(nn.Module):
         return state[:, self.active.core_size :]
 
     def grown_places(self, larger: TwoColumns, spaces: Growth) -> Iterator[tuple[str, Places]]:
-        """Where the parameters of both columns and of the adaptors lie in a larger network."""
+        """Return the places of the parameters of both columns and of the adaptors in a larger network."""
         for column in (ACTIVE, KNOWLEDGE_BASE):
             yield from below(column, column_places(getattr(self, column), getattr(larger, column), spaces))
         rows = policy_rows(self.head, spaces)
