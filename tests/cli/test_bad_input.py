@@ -11,6 +11,7 @@ from clearl.errors import ConfigError, WorkerError
 
 # A tiny budget: if a check fails to fail, the test does so at once instead of training.
 RUN = ["run", "--runtime", "inline", "--frames-per-visit", "640", "--eval-max-steps", "1", "--out", "x"]
+DRIFT = [*RUN, "--protocol", "drift", "--suite"]
 TABLE: list[tuple[list[str], str]] = [
     (["rnu"], "unknown verb 'rnu'; did you mean 'run'?"),
     (["run"], "run needs --out"),
@@ -33,7 +34,7 @@ TABLE: list[tuple[list[str], str]] = [
     ([*RUN, "--buffer-frames", "5"], "buffer_frames must be at least 1280"),
     (
         [*RUN, "--replay-budget", "5KB"],
-        "replay_budget must be at least 287.7 KB, one unroll of at most 4.5 KB for each",
+        "for each of 64 slots, got 5.0 KB",
     ),
     ([*RUN, "--replay-budget", "some"], "replay_budget must be a size such as 20GB, in bytes between 1 and"),
     ([*RUN, "--replay-budget", "1GB", "--buffer-frames", "9k"], "give it, buffer_frames or buffer_share, not two"),
@@ -48,6 +49,14 @@ TABLE: list[tuple[list[str], str]] = [
     ([*RUN, "--torso", "minata"], "unknown torso 'minata'; did you mean 'minatar'"),
     ([*RUN, "--imports", "no_such_module"], "imports: module 'no_such_module' cannot be imported"),
     ([*RUN, "--suite", "gym:CartPole-v1", "--torso", "minatar"], "torso 'minatar' needs images"),
+    ([*DRIFT, "gym:CartPole-v1?length=0..2.0"], "'CartPole-v1?length=0' is outside of what CartPole-v1 takes"),
+    ([*DRIFT, "gym:CartPole-v1?lenght=0.5..2.0"], "did you mean 'length'"),
+    ([*DRIFT, "gym:CartPole-v1?length=2.0..2.0"], "a range has two different numbers"),
+    ([*DRIFT, "gym:CartPole-v1"], "protocol drift needs two tasks or more"),
+    ([*RUN, "--cycles", "forever", "--method", "clear"], "give buffer_frames or replay_budget"),
+    ([*RUN, "--protocol", "schedule", "--schedule", "gone.yaml"], "gone.yaml cannot be read"),
+    ([*RUN, "--from", "gone"], "gone holds no run"),
+    ([*RUN, "--extend", "gone"], "give either --from RUN with --out for the copy that goes on, or --extend RUN alone"),
     (["eval"], "eval needs RUN"),
     (["eval", "gone"], "gone holds no run"),
     (["video", "gone", "--out", "x.avi"], "out must end in .gif or .mp4"),

@@ -16,8 +16,8 @@ import pytest
 import torch
 
 import clearl
-from clearl.config import RunConfig
-from clearl.continuation import extend_run, fork_run, plan_extension
+from clearl.config import RunConfig, from_yaml
+from clearl.continuation import extend_run, fork_run, go_on, plan_extension
 from clearl.errors import ClearlError
 from clearl.experiment import run
 from clearl.records.run_dir import RunDir, Status
@@ -84,8 +84,6 @@ def test_in_place_and_as_a_copy_end_alike_bit_for_bit(copy: Path, first: Path, t
     one = clearl.run(resume_from=first, out=tmp_path / "b", **NEXT)
     extend_run(plan_extension(copy, NEXT))
     config = RunDir.open(copy).config_text
-    from clearl.config import from_yaml
-
     two = run(from_yaml(config), copy, console=False)
     assert two.status == "finished"
     for name, tensor in learner(one.path).items():
@@ -165,6 +163,12 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "clearl", "run", *arguments, "--quiet"]
 
 
+def test_a_task_that_was_trained_before_is_visited_again(first: Path) -> None:
+    extension = plan_extension(first, {**NEXT, "tasks": ("breakout", "asterix")})
+    assert extension.revisited == ("breakout",)
+    assert [segment.tasks for segment in extension.plan.segments[2:]] == [("breakout",), ("asterix",)]
+
+
 def test_the_command_says_what_changes_and_the_same_command_resumes(first: Path, tmp_path: Path) -> None:
     line = command(
         "--from", str(first), "--tasks", "asterix", "--frames-per-visit", "300", "--out", str(tmp_path / "b")
@@ -194,6 +198,10 @@ def test_the_command_says_what_changes_and_the_same_command_resumes(first: Path,
         ({"method": "progress-compress+clear"}, "another network"),
         ({"buffer_frames": 10}, "buffer_frames must be at least"),
         ({"replay_budget": "1KB"}, "replay_budget must be at least"),
+        ({"tasks": ("asterix", "asterix")}, "tasks must differ from each other"),
+        ({"layer_norm": True}, "layer_norm is False in this run and cannot change"),
+        ({"cycles": "forever", "anneal": True}, "anneal needs an end"),
+        ({"protocol": "schedule"}, "protocol schedule and the setting schedule"),
     ],
 )
 def test_what_cannot_go_on_is_one_line_and_changes_nothing(
@@ -221,6 +229,39 @@ def test_runs_that_hold_no_agent_to_go_on_with_are_refused(copy: Path, tmp_path:
         plan_extension(copy, NEXT)
     with pytest.raises(ClearlError, match="holds no run"):
         plan_extension(tmp_path / "nowhere", NEXT)
+
+
+@pytest.mark.parametrize("damage", ["meta", "settings", "checkpoint", "version"])
+def test_a_damaged_run_or_one_of_another_version_is_one_line_and_stays_as_it_is(copy: Path, damage: str) -> None:
+    meta = copy / "meta.json"
+    if damage == "meta":
+        meta.write_text(meta.read_text().replace('"status": "finished"', '"status": "finishes"'))
+    elif damage == "settings":
+        (copy / "config.yaml").write_text((copy / "config.yaml").read_text().replace("seed: 5", "seed: 6"))
+    elif damage == "checkpoint":
+        for file in copy.glob("checkpoints/*/arrays.safetensors"):
+            file.write_bytes(file.read_bytes()[:-9])
+    else:
+        fields = json.loads(meta.read_text()) | {"v": 99}
+        meta.write_text(json.dumps({name: value for name, value in fields.items() if name != "crc"}))
+    before = files(copy)
+    says = {
+        "meta": "meta.json", "settings": "was changed after the run was made",
+        "checkpoint": "no good checkpoint is left",
+        "version": "is of version 99; this clearl reads version 1",
+    }  # fmt: skip
+    with pytest.raises(ClearlError, match=says[damage]) as caught:
+        go_on(copy, copy.with_name("b"), NEXT)
+    assert "\n" not in str(caught.value) and files(copy) == before and not copy.with_name("b").exists()
+
+
+def test_a_run_of_version_0_1_goes_on(tmp_path: Path) -> None:
+    old = Path(__file__).parents[1] / "data" / "version-0.1" / "finished"
+    source = Path(shutil.copytree(old, tmp_path / "a"))
+    config = from_yaml(RunDir.open(source).config_text)
+    settings = {"tasks": config.tasks[:1], "frames_per_visit": 2 * config.slots * config.unroll_steps}
+    result = clearl.run(resume_from=source, out=tmp_path / "b", runtime="inline", cycles=1, **settings)
+    assert result.status == "finished" and files(source) == files(old)
 
 
 def test_an_interrupted_run_ends_its_visit_where_it_stands(tmp_path: Path) -> None:
@@ -302,8 +343,6 @@ def test_a_kill_at_any_moment_leaves_the_old_run_and_a_new_one_that_starts(
         result = clearl.run(resume_from=copy, out=tmp_path / "b", **NEXT)
     else:
         clearl.load_agent(copy)  # whatever happened, it can be read
-        from clearl.continuation import go_on
-
         result = run(go_on(copy, None, NEXT), copy, console=False)
     assert result.status == "finished"
     assert rows(result.path, "train")[-1]["frames"] == 1100

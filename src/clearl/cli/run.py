@@ -76,6 +76,8 @@ def go_on(args: RunArgs, flags: dict[str, Any]) -> int:
         extension = plan_extension(Path(source), flags)
         for name, (old, new) in extension.changes.items():
             tell(f"{name}: {old} -> {new}")
+        if extension.revisited:
+            tell(f"trained before, and visited again: {', '.join(extension.revisited)}")
         if extension.growth is not None:
             tell(f"the agent grows: {extension.growth}")
         if args.dry_run:

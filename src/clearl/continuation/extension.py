@@ -76,6 +76,15 @@ class Extension:
         return diff(self.before, self.config)
 
     @property
+    def revisited(self) -> tuple[str, ...]:
+        """Tasks of the next segments that the agent was trained on before."""
+        past, coming = (
+            dict.fromkeys(task for segment in part for task in segment.tasks)
+            for part in (self.plan.segments[: self.kept_segments], self.plan.segments[self.kept_segments :])
+        )
+        return tuple(task for task in coming if task in past)
+
+    @property
     def frames(self) -> int:
         """Frames that the agent has been trained on."""
         return int(self.saved.json["learner"]["state"]["counters"]["frames"])

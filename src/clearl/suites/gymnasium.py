@@ -11,7 +11,7 @@ from clearl.config import RunConfig
 from clearl.errors import ConfigError, MissingExtraError
 from clearl.suites.environments import EnvironmentSuite
 from clearl.suites.settings import GymnasiumSettings
-from clearl.tasks.single import has_vector, make_env, make_vector
+from clearl.tasks.single import check_parameters, has_vector, make_env, make_vector
 
 
 class GymnasiumSuite(EnvironmentSuite):
@@ -25,6 +25,9 @@ class GymnasiumSuite(EnvironmentSuite):
     def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
         if importlib.util.find_spec("gymnasium") is None:
             raise MissingExtraError("suite gym", "gymnasium", "install it with: pip install gymnasium")
+        for task in tasks if config.protocol == "drift" else ():
+            if "?" in task:
+                check_parameters(task)
         super().__init__(tasks, config, make_vector=partial(_make_vector, config))
 
     def make_env(self, task: str) -> Any:

@@ -10,10 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from clearl.errors import ConfigError, EnvironmentFaultError, UnknownNameError
 from clearl.tasks.exits import exits_raise
 from clearl.tasks.makers import find_maker
 from clearl.tasks.parameters import Parameters, apply, constructor_keywords, known_parameters, split_task
+
+_CHECKED_STEPS = 5
 
 
 def make_env(task: str, **options: Any) -> Any:
@@ -88,6 +92,45 @@ def _spec(env_id: str) -> Any:
     if module:
         importlib.import_module(module)
     return gymnasium.spec(name)
+
+
+def check_parameters(task: str) -> None:
+    """Refuse values that an environment cannot take, by playing a few steps: nothing tells their range."""
+    env_id = split_task(task)[0]
+    try:
+        env = make_env(task)
+    except EnvironmentFaultError as error:
+        cause = error.__cause__ or error
+        raise ConfigError(f"task {task!r} is outside of what {env_id} takes: {_first_line(cause)}") from error
+    try:
+        finite = _plays_finite(env)
+    except Exception as error:  # whatever a user's environment raises
+        raise ConfigError(f"task {task!r} is outside of what {env_id} takes: {_first_line(error)}") from error
+    finally:
+        env.close()
+    if not finite:
+        raise ConfigError(f"task {task!r} is outside of what {env_id} takes: it gives NaN or infinity")
+
+
+def _plays_finite(env: Any) -> bool:
+    import gymnasium
+
+    env.action_space.seed(0)
+    shown: list[Any] = [env.reset(seed=0)[0]]
+    with np.errstate(all="ignore"):
+        for _ in range(_CHECKED_STEPS):
+            observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+            shown += [observation, reward]
+            if terminated or truncated:
+                break
+    space = env.observation_space
+    flat = [gymnasium.spaces.flatten(space, each) if isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple)
+            and not np.isscalar(each) else each for each in shown]  # fmt: skip
+    return all(bool(np.isfinite(np.asarray(each, np.float64)).all()) for each in flat)
+
+
+def _first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".partition("\n")[0]
 
 
 def list_parameters(task: str) -> Parameters:
