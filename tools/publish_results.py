@@ -59,7 +59,9 @@ def _sequence(out: Path, planned: list[PlannedRun], report: Path, target: Path) 
         if (report / "figures" / f"{figure}.svg").exists():
             lines += [f"![{figure}]({report.name}/figures/{figure}.svg)", ""]
     for table in ("cumulative", "kept", "final"):
-        lines += [f"### {table.capitalize()}", "", (report / "tables" / f"{table}.md").read_text(encoding="utf-8"), ""]
+        path = report / "tables" / f"{table}.md"
+        if path.exists():  # a task that stands alone is never away, and so there is nothing to keep
+            lines += [f"### {table.capitalize()}", "", path.read_text(encoding="utf-8"), ""]
     return [*lines, *_by_cycle(out, planned), *_findings(findings)]
 
 
@@ -94,14 +96,19 @@ def _over_tasks(run: Run, start: float, end: float) -> float:
 
 def _effort(out: Path, planned: list[PlannedRun]) -> str:
     done = _finished(out, planned)
-    hours = sum(float(MetricsTable.read(out / run.path)["wall_s"][-1]) for run in done) / 3600
+    hours = sum(_wall_s(out / run.path) for run in done) / 3600
     seeds = sorted({run.config.seed for run in done})
     config = planned[0].config
     return (
-        f"Tasks {', '.join(config.tasks)}; {config.cycles} cycles of {config.frames_per_visit:,} frames a visit. "
-        f"{len(done)} of {len(planned)} planned runs, seeds {', '.join(map(str, seeds))}; {hours:.1f} hours of wall "
-        "time summed over runs, two at a time."
+        f"Tasks {', '.join(config.tasks) or config.suite}; {config.cycles} cycle{'s' * (config.cycles > 1)} of "
+        f"{config.frames_per_visit:,} frames a visit. {len(done)} of {len(planned)} planned runs, seeds "
+        f"{', '.join(map(str, seeds))}; {hours:.2g} hours of wall time summed over runs."
     )
+
+
+def _wall_s(run: Path) -> float:
+    """Seconds that a run took; not every row tells."""
+    return max(float(seconds) for seconds in MetricsTable.read(run)["wall_s"] if seconds is not None)
 
 
 def _findings(findings: list[dict]) -> list[str]:
