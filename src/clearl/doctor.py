@@ -55,6 +55,7 @@ PACKAGES = (
     Package("envpool", "envpool", "suite minigrid", "minigrid"),
     Package("vizdoom", "vizdoom", "suite vizdoom", "vizdoom"),
     Package("mujoco", "mujoco", "suite mujoco", "mujoco"),
+    Package("metaworld", "metaworld", "suite metaworld", "metaworld"),
     Package("deepmind_lab", "deepmind_lab", "suite dmlab", None, DMLAB_REMEDY),
     Package("ray", "ray", "runtime ray", "ray"),
     Package("tensorboard", "tensorboard", "--tensorboard", "tensorboard"),

@@ -23,9 +23,10 @@ SHORT = {
     "atari": ("breakout", "pong"),
     "minigrid": ("MiniGrid-LavaGapS5-v0", "MiniGrid-Dynamic-Obstacles-5x5-v0"),
     "vizdoom": ("defend_the_center", "deadly_corridor"),
+    "metaworld": ("push", "hammer"),
     "mujoco": ("hopper?direction=backward", "reacher?size=1.5"),
 }
-STEPS_TO_AN_END = {"atari": 260, "control": 201, "minigrid": 120, "vizdoom": 160}
+STEPS_TO_AN_END = {"atari": 260, "control": 201, "minigrid": 120, "vizdoom": 160, "metaworld": 210}
 
 
 @pytest.fixture(params=list(SUITES))

@@ -46,6 +46,7 @@ SUITES: Registry[SuiteMaker] = Registry(
         "vizdoom": "clearl.suites.vizdoom:VizDoomSuite",
         "dmlab": "clearl.suites.dmlab:DmLabSuite",
         "mujoco": "clearl.suites.mujoco:MujocoSuite",
+        "metaworld": "clearl.suites.metaworld:MetaWorldSuite",
     },
     settings={
         "minatar": "clearl.suites.settings:StickyActions",
