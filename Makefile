@@ -79,7 +79,7 @@ pictures: install-all
 	$(BIN)/python tools/suite_pictures.py
 	$(BIN)/clearl demo --fast --quiet --out build/demo --report build/demo-report
 	$(BIN)/python tools/demo_picture.py build/demo docs/home
-	$(BIN)/python tools/watch_picture.py build/demo docs/home
+	$(BIN)/python tools/page_pictures.py build/demo build/demo-report docs/home
 
 notebooks: install-all
 	$(BIN)/python tools/notebooks.py
