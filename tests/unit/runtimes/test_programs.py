@@ -24,6 +24,7 @@ class Shard:
     def __init__(self) -> None:
         self.next_sequence, self.floors, self.synced = 0, list[tuple[int, int]](), False
         self.inserted: list[float] = []
+        self.labels: list[Any] = []
 
     def recovered_next_sequence(self) -> int:
         return 7
@@ -33,6 +34,7 @@ class Shard:
 
     def insert(self, row: Any, label: Any = None) -> None:
         self.inserted.append(float(row.reward[0]))
+        self.labels.append(label)
         self.next_sequence += 1
 
     def counters(self) -> dict[str, int]:
@@ -116,6 +118,8 @@ def make(
         slots=(0, 1),
         sequences=(5, 9),
         keep_unrolls_after_checkpoint=keep_unrolls_after_checkpoint,
+        played=("a", "b"),
+        played_frames=640,
     )
     endpoints = endpoints or Endpoints()
     program = WorkerProgram(MessageSink(), setup, endpoints)
@@ -174,6 +178,9 @@ def test_what_another_process_had_told_of_and_not_inserted_is_inserted_now(
     endpoints.sequences[:], endpoints.new.reward[:] = reported, 3.0
     program, worker, _ = make(keep_unrolls_after_checkpoint=False, endpoints=endpoints)
     assert [shard.inserted for shard in worker.shards] == inserted
+    labels = [[(*label[:2], label.reward_sum) for label in shard.labels] for shard in worker.shards]
+    total = float(LAYOUT.unroll_steps)
+    assert labels == [[(task, 640, each * total) for each in some] for task, some in zip("ab", inserted, strict=True)]
     assert program.ready.sequences == (5, 9) == tuple(shard.next_sequence for shard in worker.shards)
 
 
