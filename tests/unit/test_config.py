@@ -141,6 +141,9 @@ def test_a_higher_layer_takes_back_the_alternative_of_a_lower_one(tmp_path: Path
     assert (in_bytes.buffer_frames, in_bytes.replay_budget) == (None, 2_000_000)
     on_top = resolve("paper-atari", flags={"pairs": "both", "replay_ratio": 0.5})
     assert (on_top.replay_fraction, on_top.replay_ratio) == (0.5, 0.5)
+    assert resolve("paper-atari", flags={"replay_ratio": 0.5}) == on_top, "a ratio is of both, and says so"
+    fraction = resolve("gym-classic", flags={"suite": "gym:CartPole-v1", "replay_fraction": 0.25})
+    assert (fraction.pairs, fraction.replay_ratio) == ("either", None), "a fraction is of either"
 
 
 def test_an_unknown_key_names_the_nearest(tmp_path: Path):

@@ -324,6 +324,8 @@ _EXCLUSIVE = (
     ("buffer_frames", "buffer_share", "replay_budget"),
     ("replay_fraction", "replay_ratio"),
 )
+# Each belongs to one rule of pairs: a layer that gives it says the rule too, where it does not name one.
+_RULE_OF_PAIRS = {"replay_fraction": "either", "replay_ratio": "both"}
 
 
 def resolve(
@@ -345,7 +347,8 @@ def resolve(
 def with_alternatives_unset(layer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that a layer gives, and none or the default for those that they replace."""
     groups = (group for group in _EXCLUSIVE if any(layer.get(key) is not None for key in group))
-    return {key: _unset(key) for group in groups for key in group} | dict(layer)
+    rule = {"pairs": rule for key, rule in _RULE_OF_PAIRS.items() if layer.get(key) is not None}
+    return {key: _unset(key) for group in groups for key in group} | rule | dict(layer)
 
 
 def _unset(key: str) -> Any:
