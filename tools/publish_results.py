@@ -1,7 +1,9 @@
 """Results that ship: the report of an experiment, taken into docs/results with how it was obtained.
 
-`python tools/publish_results.py OUT NAME COMMIT [SEEDS]` after `clearl reproduce NAME --out OUT [--seeds SEEDS]`.
-Nothing is written by hand.
+    python tools/publish_results.py OUT NAME COMMIT [SEEDS]    after clearl reproduce NAME --out OUT [--seeds SEEDS]
+    python tools/publish_results.py OUT FILE.yaml COMMIT       after clearl sweep FILE.yaml --out OUT
+
+Nothing is written by hand. Of a sweep, the comment at the top of the file says what it asks.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +22,7 @@ from clearl.report.metrics import mean_return
 from clearl.report.run import Run
 from clearl.reproduce.catalog import EXPERIMENTS, PlannedRun, planned_runs
 from clearl.reproduce.runner import is_finished
+from clearl.reproduce.sweep import load_sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ("returns-by-arm", "cumulative-by-task", "cumulative-bars", "retention", "probe")
@@ -38,6 +42,20 @@ def publish(out: Path, name: str, commit: str, seeds: int | None) -> None:
     commands = [command + (f" --seeds {seeds}" if seeds else "") for command in commands]
     page += ["## How it was obtained", "", "```console", *commands, "```", ""]
     page += [f"Code: commit `{commit}`.", ""]
+    (target / "README.md").write_text("\n".join(page), encoding="utf-8")
+
+
+def publish_sweep(out: Path, file: Path, commit: str) -> None:
+    """Copy the report of a sweep, and write the page that shows it."""
+    sweep, target = load_sweep(file), ROOT / "docs" / "results" / file.stem
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    lines = file.read_text(encoding="utf-8").splitlines()
+    about = " ".join(line.removeprefix("#").strip() for line in takewhile(lambda line: line.startswith("#"), lines))
+    page = [f"# {sweep.title}", "", about, ""]
+    page += _sequence(out, list(sweep.runs), out / "reports" / file.stem, target)
+    command = f"$ clearl sweep {file.parent.name}/{file.name} --out runs/evidence"
+    page += ["## How it was obtained", "", "```console", command, "```", "", f"Code: commit `{commit}`.", ""]
     (target / "README.md").write_text("\n".join(page), encoding="utf-8")
 
 
@@ -124,4 +142,7 @@ def _findings(findings: list[dict]) -> list[str]:
 
 
 if __name__ == "__main__":
-    publish(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]) if len(sys.argv) > 4 else None)
+    if sys.argv[2].endswith(".yaml"):
+        publish_sweep(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
+    else:
+        publish(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]) if len(sys.argv) > 4 else None)
