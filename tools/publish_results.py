@@ -37,7 +37,7 @@ def publish(out: Path, name: str, commit: str, seeds: int | None) -> None:
     page = [f"# {name}: {experiment.paper}", "", f"{experiment.about[0].upper()}{experiment.about[1:]}.", ""]
     reports = sorted((out / "reports" / name).iterdir(), reverse=True)
     for report in reports:
-        page += _sequence(out, _planned(name, report.name, seeds), report, target)
+        page += _sequence(out, _planned(name, report.name, seeds), report, target, report.name)
     commands = [f"$ clearl reproduce {name} --scale laptop --only {report.name}" for report in reports]
     commands = [command + (f" --seeds {seeds}" if seeds else "") for command in commands]
     page += ["## How it was obtained", "", "```console", *commands, "```", ""]
@@ -53,7 +53,7 @@ def publish_sweep(out: Path, file: Path, commit: str) -> None:
     lines = file.read_text(encoding="utf-8").splitlines()
     about = " ".join(line.removeprefix("#").strip() for line in takewhile(lambda line: line.startswith("#"), lines))
     page = [f"# {sweep.title}", "", about, ""]
-    page += _sequence(out, list(sweep.runs), out / "reports" / file.stem, target)
+    page += _sequence(out, list(sweep.runs), out / "reports" / file.stem, target, "What came out")
     command = f"$ clearl sweep {file.parent.name}/{file.name} --out runs/evidence"
     page += ["## How it was obtained", "", "```console", command, "```", "", f"Code: commit `{commit}`.", ""]
     (target / "README.md").write_text("\n".join(page), encoding="utf-8")
@@ -63,7 +63,7 @@ def _planned(name: str, sequence: str, seeds: int | None) -> list[PlannedRun]:
     return [run for run in planned_runs(name, "laptop", seeds) if run.sequence == sequence]
 
 
-def _sequence(out: Path, planned: list[PlannedRun], report: Path, target: Path) -> list[str]:
+def _sequence(out: Path, planned: list[PlannedRun], report: Path, target: Path, title: str) -> list[str]:
     place = target / report.name
     for part in ("figures", "tables"):
         shutil.copytree(report / part, place / part, ignore=shutil.ignore_patterns("paper-*", "*.png"))
@@ -71,7 +71,7 @@ def _sequence(out: Path, planned: list[PlannedRun], report: Path, target: Path) 
         shutil.copy(report / file, place / file)
     summary = json.loads((report / "summary.json").read_text(encoding="utf-8"))
     findings = json.loads((report / "findings.json").read_text(encoding="utf-8"))
-    lines = [f"## {report.name}", "", f"{summary['headline']}", "", _effort(out, planned), ""]
+    lines = [f"## {title}", "", f"{summary['headline']}", "", _effort(out, planned), ""]
     lines += [*(f"- {note}" for note in summary["notes"]), ""] if summary["notes"] else []
     for figure in FIGURES:
         if (report / "figures" / f"{figure}.svg").exists():

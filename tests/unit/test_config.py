@@ -241,6 +241,7 @@ def test_the_default_preset_of_the_demo_equals_the_defaults():
     changed = diff(RunConfig(), resolve("minatar"))
     # Outside of the suite that it was measured for, 64 episodes at a switch may take too long.
     own = {"torso": ("auto", "minatar"), "switch_episodes": (None, 64), "sticky_action_probability": (None, 0.1)}
+    own |= {"pairs": ("either", "both")}
     assert changed == {"preset": (None, "minatar"), **own}
 
 
