@@ -172,7 +172,7 @@ class PreparedChild:
             self._say(Produced(version, {}, self._sequences, {}, {}), self._unroll_s)
         elif isinstance(message, Evaluate):
             for task in self.setup.tasks:
-                self._say(Evaluated(task, (0.0,), 1, "", {}, version, frames, {}), 0.0)
+                self._say(Evaluated(task, (0.0,), 1, "", {}, {}, version, frames, {}), 0.0)
         elif isinstance(message, Sync):
             self._say(Synced(), 0.0)
         else:
