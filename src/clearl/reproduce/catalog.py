@@ -148,13 +148,12 @@ _TINY = {
     "eval_episodes": 2, "switch_episodes": 2, "eval_max_steps": 200, "record_every_updates": 4, "fisher_batches": 2,
     "compress_frames": 320,
 }  # fmt: skip
-# Chosen on seeds of their own; docs/results/search has what was tried. Lambdas of online EWC were searched while
-# Fishers were scaled to unit norm, 1e6 and 2.5e5 there; on this sequence a mean of 1 makes that 1e-4 times as much. The
-# best lay at the edges of the grid: tools/search_constants.py searches again, until it lies inside.
+# Chosen by tools/search_constants.py on seeds of their own, each best inside of its grid; docs/results/search has what
+# was tried. In the tenth of a lifetime that may be used for it, neighbours on a grid differ by less than seeds do.
 _SEARCHED: dict[str, dict[str, Any]] = {
-    "ewc": {"ewc_lambda": 1e4},
-    "online-ewc": {"online_ewc_lambda": 100.0},
-    "progress-compress": {"online_ewc_lambda": 25.0, "reset_active": False},
+    "ewc": {"ewc_lambda": 1e3},
+    "online-ewc": {"online_ewc_lambda": 75.0},
+    "progress-compress": {"online_ewc_lambda": 75.0, "reset_active": False},
 }
 _SEARCHED["progress-compress+clear"] = _SEARCHED["progress-compress"]
 _ONE_CORE = {"runtime": "inline", "learner_threads": 1, "keep_replay": False, "checkpoint_every_frames": 240_000}
