@@ -347,8 +347,8 @@ def resolve(
 def with_alternatives_unset(layer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that a layer gives, and none or the default for those that they replace."""
     groups = (group for group in _EXCLUSIVE if any(layer.get(key) is not None for key in group))
-    rule = {"pairs": rule for key, rule in _RULE_OF_PAIRS.items() if layer.get(key) is not None}
-    return {key: _unset(key) for group in groups for key in group} | rule | dict(layer)
+    rules = [("pairs", rule) for key, rule in _RULE_OF_PAIRS.items() if layer.get(key) is not None]
+    return {key: _unset(key) for group in groups for key in group} | dict(rules) | dict(layer)
 
 
 def _unset(key: str) -> Any:
