@@ -292,6 +292,7 @@ def _check_checkpoints(run_dir: RunDir) -> None:
 def _meta(factory: RunFactory, plan: Plan, arm: str | None) -> dict[str, Any]:
     """Return the meta data of one network's training: all that its config does not say."""
     config = factory.config
+    factory.check_room()
     return {
         **_common_meta(config, arm),
         "plan": asdict(plan),

@@ -39,12 +39,14 @@ def name_problem(module: str) -> str | None:
 
 
 def named_modules(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the modules that the settings of a run ask to import: `imports`, and ids such as `gym:module:Env-v0`."""
+    """Return the modules that the settings of a run ask to import: `imports`, and names such as `gym:module:Env-v0`."""
     ids = [*_listed(str(settings.get("suite") or "").partition(":")[2]), *_listed(settings.get("tasks"))]
     ids += _listed(settings.get("probe_task"))
     in_ids = (name.partition("?")[0].rpartition(":")[0] for name in ids)
     made = (module for module in map(_maker_module, _listed(settings.get("environments"))) if module)
-    return tuple(dict.fromkeys([*_listed(settings.get("imports")), *filter(None, in_ids), *made]))
+    around = (name.partition("?")[0].rpartition(":")[0] for name in _listed(settings.get("wrappers")))
+    named = [*_listed(settings.get("imports")), *in_ids, *made, *around]
+    return tuple(dict.fromkeys(filter(None, named)))
 
 
 def _maker_module(environment: str) -> str:

@@ -19,7 +19,7 @@ from clearl.learning.learner import Learner
 from clearl.methods import make_method
 from clearl.methods.method import Method
 from clearl.nets.heads import StdSettings
-from clearl.nets.network import PolicyNetwork, build_network
+from clearl.nets.network import PolicyNetwork, as_module, build_network
 from clearl.plugins import import_plugins, named_modules
 from clearl.protocols import make_plans
 from clearl.protocols.schedule import schedule_tasks
@@ -38,6 +38,7 @@ from clearl.runtimes.runtime import Factory, RunContext, RunSpec
 from clearl.seeding import derive
 from clearl.spaces import TaskSpec, spec_from_json
 from clearl.storage.checkpoints import CheckpointStore
+from clearl.storage.files import free_nbytes
 from clearl.suites import make_suite
 from clearl.tasks.plan import Plan, lengthened
 from clearl.tasks.schedule import PlanCursor
@@ -45,6 +46,7 @@ from clearl.tasks.suite import Suite
 from clearl.tasks.vectors import allow_env_threads
 from clearl.unroll import UnrollLayout
 
+_CHECKPOINTS_AT_ONCE = 3
 FACTORY_ENTRY = "clearl.wiring:load_factory"
 """The entry by which other processes make the factory of a run."""
 
@@ -111,6 +113,18 @@ class RunFactory:
     def replay_store(self) -> str:
         """The kind of replay store: `ram` or `disk`."""
         return self.replay.store
+
+    def check_room(self) -> None:
+        """Refuse a disk that the checkpoints of the run do not fit on: the first one may come after hours."""
+        parameters = sum(parameter.nbytes for parameter in as_module(self._network).parameters())
+        # The weights and two moments; the unrolls of a batch that is not full. Two generations, and one being written.
+        needed = _CHECKPOINTS_AT_ONCE * (3 * parameters + self.config.batch_unrolls * self.layout.nbytes)
+        free = free_nbytes(self.run_dir)
+        if free is not None and free < needed:
+            raise ConfigError(
+                f"checkpoints do not fit at {self.run_dir}: they need about {needed / 1e6:,.1f} MB, "
+                f"{free / 1e6:,.1f} MB are free; make room, or give an --out on a larger disk"
+            )
 
     def plan_replay(self, plan: Plan) -> dict[str, Any]:
         """Decide the size and the place of replay, for the meta data of a new run."""

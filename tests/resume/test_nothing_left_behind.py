@@ -39,7 +39,12 @@ def _without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WANDB_MODE", raising=False)
 
 
+def _with_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clearl.wiring.free_nbytes", lambda path: 100_000)
+
+
 CASES = {
+    "full disk": (_with_a_full_disk, [], "checkpoints do not fit"),
     "cuda": (_without_devices, ["--device", "cuda"], "torch sees: cpu"),
     "mps": (_without_devices, ["--device", "mps"], "torch sees: cpu"),
     "tensorboard": (lambda patch: _absent(patch, "tensorboard"), ["--tensorboard"], "pip install"),

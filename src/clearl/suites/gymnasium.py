@@ -12,6 +12,7 @@ from clearl.errors import ConfigError, MissingExtraError
 from clearl.suites.environments import EnvironmentSuite
 from clearl.suites.settings import GymnasiumSettings
 from clearl.tasks.single import check_parameters, has_vector, make_env, make_vector
+from clearl.tasks.wrapping import wrapped
 
 
 class GymnasiumSuite(EnvironmentSuite):
@@ -28,17 +29,18 @@ class GymnasiumSuite(EnvironmentSuite):
         for task in tasks if config.protocol == "drift" else ():
             if "?" in task:
                 check_parameters(task)
+        self._wrappers: tuple[str, ...] = config.wrappers
         super().__init__(tasks, config, make_vector=partial(_make_vector, config))
 
     def make_env(self, task: str) -> Any:
-        return make_env(task)
+        return wrapped(make_env(task), task, self._wrappers)
 
 
 def _make_vector(config: RunConfig, task: str, num_envs: int) -> Any | None:
     registered, alone = has_vector(task)
     if not registered or not (config.vector_entry_point or alone):
         return None
-    for name in ("action_repeat", "sticky_action_probability"):
-        if getattr(config, name) not in (None, 0, 1):
+    for name in ("action_repeat", "sticky_action_probability", "wrappers"):
+        if getattr(config, name) not in (None, 0, 1, ()):
             raise ConfigError(f"{task} is a vector environment, which {name} cannot change; leave it at its default")
     return make_vector(task, num_envs)

@@ -34,6 +34,11 @@ class GymnasiumSettings(StickyActions, ActionRepeat):
     vector_entry_point: Annotated[
         bool, "step ids that register a vector entry point as one vector; those that register nothing else always are"
     ] = False
+    wrappers: Annotated[
+        tuple[str, ...],
+        "around each environment, the innermost first: names of gymnasium.wrappers, or module:Class; arguments as in "
+        "'TimeLimit?max_episode_steps=200'",
+    ] = ()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from clearl.spaces import ObservationSpec, PartDtype, PartSpec, field_name
 Description = dict[str, Any]
 """A Gymnasium space as JSON types."""
 
-WRAP = "wrap it and register the result under its own id"
+WRAP = "wrap it (--wrappers module:Class), or register the wrapped one under its own id"
 IMAGE_CHANNELS = (1, 3, 4)
 MOST_OPTIONS = 65_536
 """The most options of a discrete observation, which is shown one-hot."""
@@ -189,7 +189,7 @@ def describe_observations(task: str, space: Any) -> Description:
     raise UnfitSpaceError(
         f"{task} has {type(space).__name__} observations, but Box, Discrete, MultiDiscrete, MultiBinary or a Dict or "
         "Tuple of these are needed",
-        f"{WRAP}, for instance with gymnasium.wrappers.FlattenObservation",
+        "flatten them with --wrappers FlattenObservation, or register a wrapped one under its own id",
     )
 
 
