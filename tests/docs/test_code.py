@@ -42,17 +42,22 @@ ELSEWHERE = {"watch": "tests/cli/test_readme.py", "demo": "tests/cli/test_demo.p
 KEPT = {"--runtime"}
 """Flags of a page that stay as they are."""
 RUNNER = """
-import json, pathlib, sys
+import json, os, pathlib, sys
 from clearl.cli.main import main
 if __name__ == "__main__":
+    top = pathlib.Path.cwd()
     for kind, code in json.loads(sys.argv[1]):
-        if kind == "file":
+        if kind == "page":
+            print("page", code, flush=True)
+            os.makedirs(top / code)
+            os.chdir(top / code)
+        elif kind == "file":
             pathlib.Path(code[0]).write_text(code[1])
         elif kind == "python":
             exec(compile(code, "page", "exec"), {"__name__": "page"})
         elif (status := main(code)) != 0:
             sys.exit(f"exit code {status}: clearl {' '.join(code)}")
-    print("the page has run")
+    print("all pages have run")
 """
 
 
@@ -92,13 +97,17 @@ RUNNABLE = [page for page in PAGES if not any(f'"{page.name}"' in test for test 
 """Pages that have no test of their own."""
 
 
-@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.relative_to(DOCS).as_posix())
-def test_the_page_runs_from_top_to_bottom(page: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", sorted({page.parent for page in RUNNABLE}), ids=lambda folder: folder.name)
+def test_the_pages_run_from_top_to_bottom(folder: Path, tmp_path: Path) -> None:
+    """One process for the pages of a folder: most of the time is the import of torch."""
+    steps: list[tuple[str, str | list[str]]] = []
+    for page in (page for page in RUNNABLE if page.parent == folder):
+        steps += [("page", page.stem), *_steps(page)]
     (tmp_path / "runner.py").write_text(RUNNER)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "runner.py", json.dumps(_steps(page))]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240)
-    assert done.stdout.endswith("the page has run\n"), done.stdout[-2000:] + done.stderr[-4000:]
+    command = [sys.executable, "runner.py", json.dumps(steps)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500)
+    assert done.stdout.endswith("all pages have run\n"), done.stdout[-3000:] + done.stderr[-4000:]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
