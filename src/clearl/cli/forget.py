@@ -21,7 +21,7 @@ class ForgetArgs:
 
     run: Annotated[str, POSITIONAL, "the run directory"]
     task: Annotated[str, "the task to forget; `unknown` for unrolls of version 0.1, which have no label"]
-    older_than: Annotated[int | None, Between(0, 1 << 60), "only unrolls played more than so many frames ago"] = None
+    older_than: Annotated[int | None, Between(0, 1 << 60), "only unrolls played more than this many frames ago"] = None
     dry_run: Annotated[bool, "only say what would be dropped"] = False
 
 

@@ -16,7 +16,7 @@ ABOUT = "Show the names that flags take: methods, corrections, suites, tasks, pr
 class ListArgs:
     """Flags of `clearl list`."""
 
-    what: Annotated[tuple[str, ...], POSITIONAL, "which of them; default: all"] = ()
+    what: Annotated[tuple[str, ...], POSITIONAL, "the kinds of names to list; default: all"] = ()
 
 
 def main(argv: list[str]) -> int:

@@ -19,7 +19,7 @@ class ReportArgs:
 
     runs: Annotated[tuple[str, ...], POSITIONAL, "run directories, or directories with runs in them"]
     out: Annotated[str, "the directory to write to"] = "report"
-    title: Annotated[str | None, "what the page is called; default: by the suite"] = None
+    title: Annotated[str | None, "the title of the page; default: by the suite"] = None
     paper: Annotated[bool, "show the paper's own tables and claims beside; default: on its suites only"] = False
 
 

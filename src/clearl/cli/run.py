@@ -37,8 +37,10 @@ class RunArgs:
     quiet: Annotated[bool, "no live view"] = False
     overwrite: Annotated[bool, "delete the run that the directory holds, and start anew"] = False
     trust: Trust = False
-    from_: Annotated[str | None, "go on with a copy of this run: its agent and its memory, on what comes next"] = None
-    extend: Annotated[str | None, "go on with this run itself, on what comes next"] = None
+    from_: Annotated[
+        str | None, "continue a copy of this run, its agent and its replay buffer, with the next tasks"
+    ] = None
+    extend: Annotated[str | None, "continue this run itself with the next tasks"] = None
     dry_run: Annotated[bool, "draw the plan of the run and start nothing"] = False
 
 

@@ -24,11 +24,11 @@ class VideoArgs:
 
     run: Annotated[str, POSITIONAL, "the run directory"]
     task: Annotated[
-        str | None, "what it plays; default: the first task of the run, or of the segment that the switch ended"
+        str | None, "the task to play; default: the first task of the run, or of the segment that the switch ended"
     ] = None
-    switch: Annotated[int | None, Between(1, 1_000_000), "before and after this switch; the first is 1"] = None
+    switch: Annotated[int | None, Between(1, 1_000_000), "film before and after this switch; the first is 1"] = None
     out: Annotated[str | None, "the file, .gif or .mp4; default: RUN/videos/TASK.gif"] = None
-    episodes: Annotated[int, Between(1, 1000), "how many episodes"] = 1
+    episodes: Annotated[int, Between(1, 1000), "the number of episodes"] = 1
     max_steps: Annotated[int, Between(1, 100_000), "steps after which an episode is cut"] = 1_000
     imports: Imports = ()
     trust: Trust = False

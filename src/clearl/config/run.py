@@ -42,12 +42,10 @@ class RunConfig:
 
     # The method, the tasks and their order.
     method: Annotated[str, "the algorithm; `clearl list methods` shows them"] = "clear"
-    suite: Annotated[str, "where the tasks come from, e.g. minatar, atari, gym:CartPole-v1"] = "minatar"
+    suite: Annotated[str, "the source of the tasks, e.g. minatar, atari, gym:CartPole-v1"] = "minatar"
     tasks: Annotated[tuple[str, ...], "comma-separated, in the order of training; default: those of the suite"] = ()
-    protocol: Annotated[str, "how the tasks follow each other; `clearl list protocols` shows them"] = "sequential"
-    cycles: Annotated[
-        int, Between(1, 10_000), Word("forever", FOREVER), "how often the sequence of tasks is repeated"
-    ] = 1
+    protocol: Annotated[str, "the order and length of tasks; `clearl list protocols` shows them"] = "sequential"
+    cycles: Annotated[int, Between(1, 10_000), Word("forever", FOREVER), "repetitions of the sequence of tasks"] = 1
     frames_per_visit: Annotated[Count | None, "environment frames of one visit to a task"] = 500_000
     episodes_per_visit: Annotated[Count | None, "end a visit by episodes instead of frames"] = None
     overlap_share: Annotated[Share, "protocol overlap: the share of a visit in which the next task fades in"] = 0.5
@@ -72,13 +70,13 @@ class RunConfig:
 
     # Processes.
     runtime: Annotated[
-        Literal["inline", "local", "ray"], Tag.MACHINE, "one process, worker processes, or a Ray cluster"
+        Literal["inline", "local", "ray"], Tag.MACHINE, "inline: one process; local: worker processes; ray: a cluster"
     ] = "local"
     workers: Annotated[
         int | None, Between(1, 1024), Tag.PLACEMENT, "processes that step environments; default: by the cores"
     ] = None
     slots: Annotated[int, Between(1, 4096), "environments, each with its own share of the replay buffer"] = 64
-    device: Annotated[str, Tag.MACHINE, Tag.CHANGEABLE, "where the learner runs: cpu, cuda, cuda:N or mps"] = "cpu"
+    device: Annotated[str, Tag.MACHINE, Tag.CHANGEABLE, "the learner's device: cpu, cuda, cuda:N or mps"] = "cpu"
     autocast: Annotated[bool, "bfloat16 in the learner's forward pass"] = False
     learner_threads: Annotated[
         int | None, Between(1, 1024), Tag.PLACEMENT, "the learner's torch threads; default: by the cores"
@@ -115,7 +113,7 @@ class RunConfig:
     action_std_ceiling: Annotated[Positive, "continuous actions: greatest standard deviation"] = 2.0
 
     # Rewards and replay.
-    discount: Annotated[Share, "gamma"] = 0.99
+    discount: Annotated[Share, "the discount factor gamma"] = 0.99
     pairs: Annotated[
         Literal["either", "both"], "learn from the new or the replayed unroll of a pair (the paper), or from both"
     ] = "either"
@@ -123,7 +121,9 @@ class RunConfig:
     replay_ratio: Annotated[
         float | None, Between(0.25, 4), "pairs both: replayed unrolls on top of each new one; default: 1"
     ] = None
-    reward_clip: Annotated[Literal["unit", "soft_asymmetric", "none"], "[-1, 1], DMLab-30's, or none"] = "none"
+    reward_clip: Annotated[
+        Literal["unit", "soft_asymmetric", "none"], "clip rewards to [-1, 1], as DMLab-30, or not at all"
+    ] = "none"
     scale_returns: Annotated[bool, "learn values in units of the running deviation of discounted returns"] = False
 
     buffer_frames: Annotated[Count | None, "size of the replay buffer; default: by buffer_share"] = None
@@ -138,7 +138,7 @@ class RunConfig:
         int | None, Between(1, 999), "replay_state burn-in: steps that only warm the state up; default: T/4"
     ] = None
     replay_store: Annotated[
-        Literal["auto", "ram", "disk"], Tag.MACHINE, "where it is kept; auto forecasts the bytes"
+        Literal["auto", "ram", "disk"], Tag.MACHINE, "where replay is kept; auto forecasts its bytes"
     ] = "auto"
     replay_waste_share: Annotated[
         float, Between(0.05, 0.95), Tag.MACHINE, "disk: waste at which segments are rewritten"
@@ -149,13 +149,13 @@ class RunConfig:
 
     # The optimiser.
     optimizer: Annotated[Literal["adam", "rmsprop"], "rmsprop is TensorFlow's: epsilon inside the root"] = "adam"
-    learning_rate: Annotated[float, Between(0, 10), "at the start"] = 3e-3
+    learning_rate: Annotated[float, Between(0, 10), "the learning rate at the start"] = 3e-3
     anneal: Annotated[bool, "take the learning rate linearly to 0 over the whole run"] = False
     adam_eps: Annotated[Positive, "Adam's epsilon"] = 1e-5
     rmsprop_eps: Annotated[Positive, "RMSProp's epsilon"] = 0.01
     rmsprop_decay: Annotated[Share, "RMSProp's decay of the mean square"] = 0.99
     rmsprop_momentum: Annotated[Share, "RMSProp's momentum"] = 0.0
-    grad_norm_clip: Annotated[Positive | None, "the norm that a gradient is cut to; none for no limit"] = 40.0
+    grad_norm_clip: Annotated[Positive | None, "maximum norm of the gradient; none disables clipping"] = 40.0
 
     # Evaluation, records and checkpoints.
     eval_every_frames: Annotated[Count, Tag.CHANGEABLE, "frames of training between two evaluations of all tasks"] = (
@@ -168,7 +168,7 @@ class RunConfig:
         int | None,
         Between(1, 10_000),
         Tag.CHANGEABLE,
-        "episodes of the evaluation at every switch and at the end; default: the same",
+        "episodes of the evaluation at every switch and at the end; default: eval_episodes",
     ] = None
     eval_wait: Annotated[
         bool, Tag.PLACEMENT, "training waits for an evaluator that lags, so that no evaluation is skipped"
@@ -184,7 +184,7 @@ class RunConfig:
         Between(1, 10**6),
         Tag.MACHINE,
         Tag.CHANGEABLE,
-        "updates between two looks at ratios, values and gradients; none for none",
+        "updates between two diagnoses of ratios, values and gradients; none disables them",
     ] = 250
     checkpoint_every_frames: Annotated[
         Count | None, Tag.MACHINE, Tag.CHANGEABLE, "frames between two checkpoints; none for the last only"

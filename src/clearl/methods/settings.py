@@ -38,8 +38,8 @@ class ClearSettings(LossWeights):
 class VtraceSettings:
     """V-trace and other corrections"""
 
-    rho_bar: Annotated[float, Between(1e-6, 1000), "V-trace: where the weight of the temporal difference is cut"] = 1.0
-    c_bar: Annotated[float, Between(1e-6, 1000), "V-trace: where the trace is cut"] = 1.0
+    rho_bar: Annotated[float, Between(1e-6, 1000), "V-trace: clip of the temporal difference's weight"] = 1.0
+    c_bar: Annotated[float, Between(1e-6, 1000), "V-trace: clip of the trace's weight"] = 1.0
 
     @staticmethod
     def conflicts(config: RunConfig) -> Iterator[str]:
@@ -81,7 +81,7 @@ class OnlineEwcSettings(FisherSettings):
     """Online EWC and compress phase"""
 
     online_ewc_lambda: Annotated[Lambda, "online EWC, and P&C's compress phase: weight of the penalty"] = 75.0
-    ewc_gamma: Annotated[Share, "online EWC: how much of the old Fisher is kept"] = 0.99
+    ewc_gamma: Annotated[Share, "online EWC: decay of the old Fisher at each switch"] = 0.99
 
 
 @dataclass(frozen=True)
