@@ -29,7 +29,7 @@ class EnvStep:
     valid: np.ndarray  # [n] bool
     first: np.ndarray  # [n] bool: frames[i] opens an episode
     success: np.ndarray | None = None
-    """[n] bool: whether the episode that made this step has succeeded by now; None where nothing tells of success."""
+    """[n] bool: whether the episode that made this step has succeeded by now; None where nothing reports success."""
 
 
 @dataclass(frozen=True)

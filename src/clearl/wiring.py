@@ -266,7 +266,7 @@ def run_frames(config: RunConfig) -> int:
 
 
 def run_suite(config: RunConfig) -> Suite:
-    """Return the suite of a run that is about to begin; where nobody named tasks, with those of its schedule."""
+    """Return the suite of a run that is about to begin; without named tasks, with those of its schedule."""
     if config.schedule is None or config.tasks:
         return make_suite(config.suite, config.tasks, config)
     return make_suite(config.suite, schedule_tasks(Path(config.schedule)), config)

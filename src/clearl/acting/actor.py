@@ -113,10 +113,7 @@ class Actor:
         self._environments.close()
 
     def state(self) -> dict[str, Any] | None:
-        """Return all that is needed to go on bit for bit, as JSON types and arrays.
-
-        None if an environment has no state.
-        """
+        """Return the state to resume bit for bit, as JSON types and arrays; None if an environment has none."""
         groups = self._environments.state()
         if groups is None:
             return None

@@ -71,7 +71,7 @@ class Evaluator:
         self._seed, self._reward_clip = seed, reward_clip
         self._envs: dict[tuple[str, int], Envs] = {}
         self._tell_success: set[str] = set()
-        """Tasks that have told of success: some say so only where there is one."""
+        """Tasks that have reported success: some do so only when an episode succeeds."""
 
     @torch.inference_mode()
     def evaluate(

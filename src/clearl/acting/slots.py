@@ -140,7 +140,7 @@ class SlotEnvironments:
         return starts
 
     def _start(self, task: str, slots: np.ndarray, envs: Envs) -> np.ndarray:
-        # Seeded anew at every start: what these environments lived through before is in no checkpoint.
+        # Seeded anew at every start: the earlier states of these environments are in no checkpoint.
         self.starts += 1
         seed = derive(self._seed, "start", self._slots[0], self.starts, task)
         if not isinstance(envs, BundledEnvs):

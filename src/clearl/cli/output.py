@@ -1,4 +1,4 @@
-"""Printing that survives terminals without Unicode, full disks and readers that have gone."""
+"""Printing that survives terminals without Unicode, full disks and closed pipes."""
 
 from __future__ import annotations
 

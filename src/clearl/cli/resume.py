@@ -1,4 +1,4 @@
-"""`clearl resume`: go on with a run where it stopped."""
+"""`clearl resume`: continue a run where it stopped."""
 
 from __future__ import annotations
 

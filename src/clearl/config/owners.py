@@ -43,7 +43,7 @@ def _collected(_: tuple[Any, ...]) -> Mapping[str, Setting]:
 def recorded_settings(config: RunConfig) -> list[str]:
     """Return the settings that a config file records: those of our own plug-ins, and of others that the run uses.
 
-    Whoever reads the file need not have plug-ins installed that the run did not use.
+    The file can be read without plug-ins that the run did not use.
     """
     used = {*config.method.split("+"), config.suite.partition(":")[0], config.correction}
     kinds = [

@@ -44,7 +44,7 @@ _FIXED = {
     "unroll_steps": "unrolls in the replay buffer have another length",
     "action_repeat": "a step would be another number of frames",
 }
-"""Settings that cannot change when a run goes on, with the reason."""
+"""Settings that cannot change when a run is extended, with the reason."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Extension:
 
 
 def plan_extension(source: Path, flags: Mapping[str, Any]) -> Extension:
-    """Check that the run in `source` can go on with the settings in `flags`; reads only."""
+    """Check that the run in `source` can be extended with the settings in `flags`; reads only."""
     run_dir = RunDir.open(Path(source).absolute())
     before = from_yaml(run_dir.config_text, str(run_dir.path))
     _check_source(run_dir, before)
@@ -121,14 +121,14 @@ def plan_extension(source: Path, flags: Mapping[str, Any]) -> Extension:
 
 
 def extend_run(extension: Extension) -> None:
-    """Let the run itself go on. A kill at any moment leaves it as it was, or ready to go on."""
+    """Extend the run itself. A kill at any moment leaves it as it was, or ready to resume."""
     run_dir = RunDir(extension.source)
     with run_dir.locked():
         _apply(extension, run_dir)
 
 
 def fork_run(extension: Extension, out: Path) -> int:
-    """Make a copy of the run in `out` that goes on; the bytes of replay that were copied (linked ones take none).
+    """Make an extended copy of the run in `out`; return the bytes of replay that were copied (linked ones take none).
 
     The copy is made beside `out` under another name and renamed at the end, so that `out` is whole or not there.
     """
@@ -244,7 +244,7 @@ def _replay(run_dir: RunDir, config: RunConfig, suite: Suite, plan: Plan, flags:
 
 
 def _apply(extension: Extension, run_dir: RunDir, source: Path | None = None) -> None:
-    """Write the checkpoint to go on from, then settings and plan: the checkpoint alone changes nothing."""
+    """Write the checkpoint to resume from, then settings and plan: the checkpoint alone changes nothing."""
     meta = run_dir.meta
     store = saved_checkpoints(run_dir)
     store.drop_after(run_dir.checkpoints_path / extension.saved.path.name)  # left by an extension that was cut off

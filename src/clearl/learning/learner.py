@@ -203,7 +203,7 @@ def find_device(name: str) -> torch.device:
 
 
 def _moved(batch: Batch, device: torch.device) -> Batch:
-    """Return the batch on `device`. CUDA copies from pinned memory while the processor goes on."""
+    """Return the batch on `device`. CUDA copies from pinned memory while the CPU continues."""
     if device.type == "cpu":
         return batch
     pinned = (tensor.pin_memory() if device.type == "cuda" else tensor for tensor in batch)

@@ -59,7 +59,7 @@ class Layer:
 
 
 class ContinualBackprop(Wrapper):
-    """The base method, with a share of the torso's units replaced as training goes on."""
+    """The base method, with a share of the torso's units replaced during training."""
 
     label = "Continual backprop"
     settings = ContinualBackpropSettings

@@ -148,7 +148,7 @@ class Dense(nn.Module):
         Images lie channels last in memory, so that flattening would copy them.
         """
         acting = self._columns is not None and not torch.is_grad_enabled()
-        # Forward hooks see calls of `linear` only: whoever registers one gets the plain path.
+        # Forward hooks see calls of `linear` only: with one registered, the plain path is taken.
         # So does an exported graph, whose batch has no size yet.
         small = not acting and (torch.compiler.is_exporting() or hidden.numel() <= self.linear.weight.numel())
         if small or self.linear._forward_hooks:
@@ -184,7 +184,7 @@ class Torso(nn.Module):
     def __init__(
         self, observation_shape: Shape, stages: Iterable[nn.Module], *, inputs: ObservationInput | None = None
     ) -> None:
-        """`inputs` makes of observations what the first stage takes; None for floats and scaled bytes."""
+        """`inputs` converts observations for the first stage; None for floats and scaled bytes."""
         super().__init__()
         self.stages, self.inputs = nn.ModuleList(stages), inputs
         self.observation_shape = observation_shape
@@ -240,7 +240,7 @@ class PlainTorso(nn.Module):
     """A module of a user's own, from observations as float32, bytes scaled to [0, 1], to features [N, out_size]."""
 
     def __init__(self, name: str, body: nn.Module, unpack: Callable[[Tensor], Any] | None = None) -> None:
-        """`unpack` makes of records what the body takes; see `clearl.nets.records`."""
+        """`unpack` converts records for the body; see `clearl.nets.records`."""
         super().__init__()
         self.unpack = unpack
         if type(getattr(body, "out_size", None)) is not int:

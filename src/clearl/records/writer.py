@@ -118,7 +118,7 @@ def _check_position(file: int, path: Path, position: int) -> None:
 
 
 def _resume_rows(file: int, position: int) -> list[Row]:
-    """Return the rows behind byte `position` that tell of a resume."""
+    """Return the rows behind byte `position` that record a resume."""
     tail = os.pread(file, max(0, os.fstat(file).st_size - position), position)
     lines = [line for line in tail.splitlines(keepends=True) if b'"kind":"resume"' in line and line.endswith(b"\n")]
     return [decode(line) for line in lines if _is_row(line)]

@@ -15,7 +15,7 @@ import google_crc32c
 from clearl.errors import CorruptFileError
 from clearl.replay.labels import MAX_LABEL_NBYTES, UNKNOWN, Label, label_nbytes, pack_label, read_label
 
-MAGIC = b"CLR"  # with the digit that follows it: the format and its version; lets a scan go on after damage
+MAGIC = b"CLR"  # with the digit that follows it: the format and its version; lets a scan continue after damage
 _BARE, _LABELLED = MAGIC + b"1", MAGIC + b"2"
 _HEADER = struct.Struct("<4sIIIQQ")  # magic, crc32c, length of the whole record, slot, sequence, number
 HEADER_NBYTES = _HEADER.size

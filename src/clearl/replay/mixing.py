@@ -55,7 +55,7 @@ class Mixer(ABC):
         """Return the replayed unrolls that a batch may have beyond `batch_unrolls`."""
 
     def state(self) -> dict[str, int]:
-        """Return all that is needed to go on with the same picks."""
+        """Return the state from which the same picks follow."""
         return {
             "batches": self._batches,
             "pairs": self._pairs,

@@ -63,7 +63,7 @@ class FilePool:
         return descriptor
 
     def drop_below(self, directory: str) -> None:
-        """Close what is open of a directory: whoever had it open before may not have closed it."""
+        """Close the open files of a directory: an earlier user may not have closed them."""
         for path in [path for path in self._open if path.startswith(f"{directory}/")]:
             self.drop(path)
 
@@ -102,7 +102,7 @@ class SegmentScan:
 
 
 def scan_segment(files: FilePool, path: str, segment: int, key: ShardKey) -> SegmentScan:
-    """Read a segment file and check every record; after damage, go on at the next record that is whole."""
+    """Read a segment file and check every record; after damage, continue at the next record that is whole."""
     try:
         with files.use(path) as descriptor:
             status = os.fstat(descriptor)

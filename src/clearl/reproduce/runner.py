@@ -125,7 +125,7 @@ def last_frames(path: Path) -> int | None:
 
 
 def is_finished(path: Path) -> bool:
-    """Return whether the run in `path` is there and has come to its end."""
+    """Return whether `path` holds a finished run."""
     return holds_run(path) and read_meta(path)["status"] == "finished"
 
 

@@ -168,7 +168,7 @@ class RunState:
         context.intake.mixer.restore(tree["mixer"])
         context.intake.restore(tree["intake"]["rows"], tree["intake"]["slots"])
         self.evaluated_frames = int(tree["evaluated_frames"])
-        # Counted anew: the run may go on with another interval.
+        # Counted anew: the run may resume with another interval.
         every = context.config.eval_every_frames
         self._evaluations = self.evaluated_frames // every + 1 if self.evaluated_frames >= 0 else 0
         self.finished = bool(tree["finished"])
@@ -184,7 +184,7 @@ class RunState:
         return tree
 
     def _restore_segment(self, tree: dict[str, Any]) -> None:
-        # Version 0.1 recorded no boundaries: its runs go on as if the segment had begun where it was planned.
+        # Version 0.1 recorded no boundaries: its runs resume as if the segment had begun where it was planned.
         cursor = self.context.cursor
         self.segment = int(tree.get("segment", cursor.segment - cursor.finished))
         self._segment_start = int(tree.get("segment_start", cursor.segment_start))

@@ -27,7 +27,7 @@ STATE_FILE, ARRAYS_FILE, MANIFEST_FILE = "state.json", "arrays.safetensors", "ma
 _FORMAT = "clearl-checkpoint"
 _TEMPORARY = ".tmp-"
 _NAME = re.compile(r"checkpoint-(\d{8})")
-# What a file may hold at the most; a manifest that says more is not one of ours.
+# The most bytes of each file; a manifest that says more is not one of ours.
 _CAPS = {STATE_FILE: 1 << 30, ARRAYS_FILE: 1 << 40}
 _MANIFEST_CAP = 1 << 12
 _CHUNK_BYTES = 1 << 20
@@ -39,7 +39,7 @@ class Saved:
 
     path: Path
     notes: tuple[str, ...] = ()
-    """What had to be passed over to come to this one."""
+    """Damaged checkpoints that were passed over to find this one."""
 
     @cached_property
     def json(self) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class CheckpointStore:
 
 
 def _not_written(target: Path, needed: int, error: OSError | CorruptFileError, kept: Path | None) -> StorageError:
-    """Return the error for a checkpoint that could not be written; says what the run can go on from."""
+    """Return the error for a checkpoint that could not be written; it names the one that the run can resume from."""
     then = "Start the same command again when that is mended: it goes on from "
     then += f"{kept.name}, which is untouched" if kept else "the beginning, as there is no earlier checkpoint"
     if isinstance(error, OSError):
@@ -257,7 +257,7 @@ def _open(path: Path) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _locked_directory(path: Path, *, wait: bool = True) -> Iterator[None]:
-    """Hold a directory, made if need be, so that nobody else takes it for a leftover. Ends with the process."""
+    """Hold a directory, made if need be, so that no other process takes it for a leftover. Ends with the process."""
     while True:
         path.mkdir(exist_ok=True)
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

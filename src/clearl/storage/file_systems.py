@@ -39,5 +39,5 @@ def _is_below(place: str, point: str) -> bool:
 
 
 def _unescaped(point: str) -> str:
-    """Blanks, tabs, line breaks and backslashes stand there as octal numbers."""
+    """Replace the octal numbers that stand for blanks, tabs, line breaks and backslashes."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), point)

@@ -143,7 +143,7 @@ class PendulumEnvs:
 
     @staticmethod
     def combined(seats: Sequence[tuple[PendulumEnvs, int]]) -> PendulumEnvs:
-        """Return a vector of pendulums of others, which go on where they are; see `clearl.tasks.vectors`."""
+        """Combine pendulums of other vectors, each in its present state; see `clearl.tasks.vectors`."""
         made = copy.copy(seats[0][0])
         made.num_envs = len(seats)
         made._rngs = [envs._rngs[index] for envs, index in seats]

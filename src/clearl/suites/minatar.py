@@ -180,7 +180,7 @@ class MinAtarEnvs:
 
     @staticmethod
     def combined(seats: Sequence[tuple[MinAtarEnvs, int]]) -> MinAtarEnvs:
-        """Return a vector of games of others, which go on where they are; see `clearl.tasks.vectors`."""
+        """Combine games of other vectors, each in its present state; see `clearl.tasks.vectors`."""
         made = copy.copy(seats[0][0])
         made.num_envs = len(seats)
         for name in ("_games", "_last_actions", "_waiting"):

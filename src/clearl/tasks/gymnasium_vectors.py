@@ -40,7 +40,7 @@ class GymnasiumVector:
         self._mode = autoreset_mode(task, vector)
         self._next_step = NextStepAutoreset(self.num_envs)
         self._unseen = np.zeros(self.num_envs, bool)
-        """Environments that have begun an episode whose first frame nobody was shown."""
+        """Environments that have begun an episode whose first frame was not returned yet."""
         self._successes = Successes(self.num_envs)
         self._steps = 0
 
@@ -95,7 +95,7 @@ class GymnasiumVector:
         self, observations: Any, info: Mapping[str, Any], reward: np.ndarray, terminated: np.ndarray,
         truncated: np.ndarray,
     ) -> EnvStep:  # fmt: skip
-        """Whoever is through has begun anew, or does so here."""
+        """Convert a step after which finished environments have begun a new episode, or begin one here."""
         over, unseen = terminated | truncated, self._unseen
         cut = truncated & ~terminated & ~unseen
         success = self._see_successes(info, ~unseen & ~over, self._final_info(info), ~unseen & over)

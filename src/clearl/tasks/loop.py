@@ -30,7 +30,7 @@ class SingleEnv(Protocol):
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 WriteFrame = Callable[[Any, Any], str | None]
-"""Writes an observation into a frame, an array or a record; says what is wrong with it, or None."""
+"""Writes an observation into a frame, an array or a record; returns what is wrong with it, or None."""
 
 
 _SOUND_STEPS = 32
@@ -115,7 +115,7 @@ class LoopEnvs:
 
     @staticmethod
     def combined(seats: Sequence[tuple[LoopEnvs, int]]) -> LoopEnvs:
-        """Return a vector of environments of others, which go on where they are; see `clearl.tasks.vectors`."""
+        """Combine environments of other vectors, each in its present state; see `clearl.tasks.vectors`."""
         made = copy.copy(seats[0][0])
         made.num_envs, made._seed, made._faults = len(seats), None, []
         for name in ("_envs", "_waiting", "_steps", "_rebuilt_at"):

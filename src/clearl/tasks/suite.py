@@ -29,10 +29,7 @@ class Envs(Protocol):
         ...
 
     def get_state(self) -> dict[str, Any] | None:
-        """Return all that is needed to go on from here bit for bit, as JSON types and arrays.
-
-        None if it cannot be had.
-        """
+        """Return the state to resume from bit for bit, as JSON types and arrays; None if there is none."""
         ...
 
     def set_state(self, state: dict[str, Any]) -> np.ndarray:

@@ -116,7 +116,8 @@ class TwoColumns(nn.Module):
     def unroll(self, inputs: StepInput, state: Tensor) -> StepOutput:
         """Unroll the active column; no gradient reaches the knowledge base."""
         prepared = _torso(self.active).prepare(inputs.observation.flatten(0, 1))
-        # Without a memory the knowledge base has no state to carry on, and until it is connected nobody asks it.
+        # Without a recurrent core the knowledge base has no state to update, and until it is connected it has no
+        # effect.
         if not bool(self.connected) and not self.core_size:
             return self._active(prepared, inputs, state, None)
         with torch.no_grad():

@@ -54,7 +54,7 @@ class Channel:
             raise ChannelClosed from error
 
     def send_descriptors(self, descriptors: Sequence[int]) -> None:
-        """Share open files with the other process; it must be waiting in `receive_descriptors`, or come to it."""
+        """Share open files with the other process, which must call `receive_descriptors`."""
         try:
             socket.send_fds(self._socket, [_LENGTH.pack(len(descriptors))], descriptors)
         except OSError as error:

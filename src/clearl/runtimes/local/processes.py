@@ -110,7 +110,7 @@ class LocalProcess:
         """Return why it exited, and whether the process itself is to blame."""
         if code == -signal.SIGKILL and _oom_kills.grew():
             return "was killed by the kernel for lack of memory: give fewer --workers or --slots, or more memory", True
-        # Whoever else sends SIGKILL or SIGTERM is not part of the run.
+        # SIGKILL and SIGTERM come from outside the run.
         is_fault = code not in (-signal.SIGKILL, -signal.SIGTERM)
         return "closed its connection and was killed" if code is None else exit_in_words(code), is_fault
 
