@@ -100,7 +100,11 @@ def test_every_link_and_picture_leads_somewhere():
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def test_the_share_that_the_readme_tells_is_that_of_the_results():
-    summary = json.loads((ROOT / "docs/results/stability/schemes/summary.json").read_text())
-    kept = re.search(r"the baseline kept (\d+ %)", summary["headline"])
-    assert kept and f"it keeps {kept[1]} of its score" in " ".join((ROOT / "README.md").read_text().split())
+def test_the_effects_that_the_readme_tells_are_those_of_the_findings():
+    findings = json.loads((ROOT / "docs/results/e0a-pairs/e0a-pairs/findings.json").read_text())
+    effects = {finding["id"]: finding["effect"] for finding in findings if finding["effect"]}
+    text = " ".join(README.split())
+    for name, words in {"sequential-forgets": "the baseline kept", "clear-keeps": "CLEAR"}.items():
+        effect = effects[name]
+        assert f"{words} {effect['value']:.0%} ".replace("%", " %")[:-1] in text
+        assert f"({effect['low']:.2f} to {effect['high']:.2f})" in text
