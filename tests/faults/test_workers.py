@@ -28,6 +28,9 @@ def kill_workers(
     assert process.pid is not None
     workers = sorted(name for name in children(process.pid) if name.startswith("worker-"))
     for number in range(kills):
+        # A worker that is killed six times before it has done anything is given up, and rightly so.
+        trained = len(written.rows("train"))
+        wait_until(process, lambda n=trained: len(written.rows("train")) > n)
         process.join(rng.uniform(0, 0.3))
         os.kill(children(process.pid)[rng.choice(workers)], signal.SIGKILL)
         noticed.append(wait_until(process, lambda n=number: len(written.rows("fault")) > n))

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import overload
 
-import numpy as np
-
 from clearl.errors import CorruptFileError
 from clearl.records.run_dir import read_meta
 from clearl.records.schema import Row, decode
@@ -68,12 +66,12 @@ def _scan(data: bytes, keep: Callable[[Row, int, int], None], thin: str | None =
 class StoredRows(Sequence[Row]):
     """Rows as they were written, decoded when they are asked for: decoded ones take eight times the memory."""
 
-    def __init__(self, data: bytes, bounds: np.ndarray) -> None:
-        """`bounds` [n, 2]: where each row begins and ends in `data`."""
-        self._data, self._bounds = data, bounds
+    def __init__(self, data: bytes, starts: array[int], ends: array[int]) -> None:
+        """`starts`, `ends`: where each row begins and ends in `data`."""
+        self._data, self._starts, self._ends = data, starts, ends
 
     def __len__(self) -> int:
-        return len(self._bounds)
+        return len(self._starts)
 
     @overload
     def __getitem__(self, index: int) -> Row: ...
@@ -81,13 +79,14 @@ class StoredRows(Sequence[Row]):
     def __getitem__(self, index: slice) -> StoredRows: ...
     def __getitem__(self, index: int | slice) -> Row | StoredRows:
         if isinstance(index, slice):
-            return StoredRows(self._data, self._bounds[index])
-        start, end = self._bounds[index]
-        return decode(self._data[start:end])
+            return StoredRows(self._data, self._starts[index], self._ends[index])
+        return decode(self._data[self._starts[index] : self._ends[index]])
 
     def chosen(self, wanted: Callable[[Row], bool]) -> StoredRows:
         """Return the rows that are `wanted`."""
-        return StoredRows(self._data, self._bounds[[wanted(row) for row in self]])
+        kept = [index for index, row in enumerate(self) if wanted(row)]
+        starts, ends = (array("q", [bounds[index] for index in kept]) for bounds in (self._starts, self._ends))
+        return StoredRows(self._data, starts, ends)
 
 
 @dataclass(frozen=True)
@@ -156,14 +155,19 @@ def read_rows(path: Path) -> list[Row]:
 
 def stored_rows(path: Path) -> StoredRows:
     """Read rows in the memory that the file takes."""
-    data, bounds = path.read_bytes() if path.exists() else b"", array("q")
-    damaged, _ = _scan(data, lambda row, start, end: bounds.extend((start, end)))
+    data, starts, ends = path.read_bytes() if path.exists() else b"", array("q"), array("q")
+
+    def keep(row: Row, start: int, end: int) -> None:
+        starts.append(start)
+        ends.append(end)
+
+    damaged, _ = _scan(data, keep)
     if damaged:
         lines = ", ".join(map(str, damaged[:5]))
         raise CorruptFileError(f"{path}: line {lines} is damaged; delete it to read the rest")
     if missing := max(0, _recorded_bytes(path.parent) - len(data)):
         raise CorruptFileError(f"{path} has lost its last {missing} bytes; put it back from a copy")
-    return StoredRows(data, np.array(bounds, np.int64).reshape(-1, 2))
+    return StoredRows(data, starts, ends)
 
 
 def _recorded_bytes(run_dir: Path) -> int:

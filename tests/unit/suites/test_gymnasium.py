@@ -82,7 +82,7 @@ def test_vectors_are_drawn_as_bars_to_both_sides() -> None:
         ("gym:no_such_module:Env-v0", "No module named"),
         ("gym:BrokenSpoken-v0", "gymnasium.wrappers.TransformAction"),
         ("gym:CartPole-v1,Pendulum-v1", "CartPole-v1 has discrete actions, Pendulum-v1 continuous ones"),
-        ("gym:BrokenToldStory-v0", "gymnasium.wrappers.FlattenObservation"),
+        ("gym:BrokenToldStory-v0", "--wrappers FlattenObservation"),
         ("gym:CartPole-v1,BrokenPicture-v0", "images and vectors"),
     ],
 )
