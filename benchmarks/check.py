@@ -46,6 +46,7 @@ _PLAIN = {
     "preset": None, "tasks": (), "imports": ("benchmarks.chatty",), "method": "baseline", "workers": 1, "slots": 32,
     "batch_unrolls": 32, **_NO_EVALUATION,
 }  # fmt: skip
+_SHAPES = {"preset": None, "tasks": (), "imports": ("benchmarks.shapes",), "torso": "mlp", **_NO_EVALUATION}
 
 
 class NotMeasured(Exception):
@@ -164,6 +165,12 @@ GUARDS: dict[str, Guard] = {
     "atari": Guard("achieved / ideal, atari", 0.80, 0.05, achieved_over_ideal("atari")),
     "atari-lstm": Guard("achieved / ideal, atari-lstm", 0.80, 0.05, achieved_over_ideal("atari-lstm")),
     "minatar": Guard("achieved / ideal, minatar", 0.70, 0.05, achieved_over_ideal("minatar")),
+    "control": Guard("achieved / ideal, control", 0.80, 0.05, achieved_over_ideal("control")),
+    "mujoco": Guard("achieved / ideal, mujoco", 0.70, 0.05, achieved_over_ideal("mujoco")),
+    "dict": Guard(
+        "Dict observation / the same numbers in one Box", 0.90, 0.03,
+        rate_ratio("minatar", {**_SHAPES, "suite": "gym:Parts-v0"}, {**_SHAPES, "suite": "gym:Whole-v0"}),
+    ),
     "replay-atari": Guard(
         "CLEAR's rate / baseline's, atari", 0.95, 0.03, rate_ratio("atari", {}, {"method": "baseline"})
     ),

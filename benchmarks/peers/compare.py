@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+ON_ROBOTS = "-cheetah"
+"""Ends the names of programs that are measured on HalfCheetah, and clearl's own there."""
 TARGETS = {"sb3-a2c": 1.5, "rllib-impala": 3.0, "sample-factory": 1.5}
 """How many times as fast clearl shall be."""
 
@@ -26,7 +28,7 @@ def compare(measured: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         if not rates:
             rows.append({**row, "error": lines[-1]["error"]})
             continue
-        ratios = [1.0] if name == "clearl" else _ratios(measured, name)
+        ratios = [1.0] if name.removesuffix(ON_ROBOTS) == "clearl" else _ratios(measured, name)
         row |= {"frames_per_s": statistics.median(rates), "settings": _settings(lines)}
         rows.append({**row, "ratios": ratios, "clearl_over_it": statistics.median(ratios) if ratios else None})
     return rows
@@ -35,8 +37,9 @@ def compare(measured: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _ratios(measured: Sequence[dict[str, Any]], name: str) -> list[float]:
     """Clearl's last rate before each line of the program, over that line's."""
     ours, ratios = None, []
+    counterpart = f"clearl{ON_ROBOTS}" if name.endswith(ON_ROBOTS) else "clearl"
     for line in measured:
-        if line["name"] == "clearl":
+        if line["name"] == counterpart:
             ours = line.get("frames_per_s")
         elif line["name"] == name and "frames_per_s" in line and ours is not None:
             ratios.append(ours / line["frames_per_s"])

@@ -2,7 +2,7 @@
 # Peers on the same task, net, T and B, each in a virtual environment of its own (their pins do not agree):
 #   benchmarks/peers/run.sh [--seconds 60] [--rounds 1] [--only sb3-a2c,...] [--json FILE] [--install]
 # Clearl is measured before each of them, so that what else the machine does hits both alike. With 60 seconds a round
-# takes about 11 minutes. --install stops after the installation. FILE is by default peers.json in
+# takes about 15 minutes. --install stops after the installation. FILE is by default peers.json in
 # PEERS_DIR. Variables: PEERS_DIR, where the environments and the
 # results are (build/peers); PYTHON, which makes the environments (python3.11); CLEARL_PYTHON, which has clearl.
 set -euo pipefail
@@ -10,7 +10,7 @@ here="$(cd "$(dirname "$0")" && pwd)"
 root="$(cd "$here/../.." && pwd)"
 out="${PEERS_DIR:-$root/build/peers}"
 ours="${CLEARL_PYTHON:-$root/.venv/bin/python}"
-seconds=60 rounds=1 only="sb3-a2c,sb3-ppo,rllib-impala,sample-factory" install_only= json=
+seconds=60 rounds=1 only="sb3-a2c,sb3-ppo,sb3-a2c-cheetah,sb3-ppo-cheetah,rllib-impala,sample-factory" install_only= json=
 while [ $# -gt 0 ]; do
   case "$1" in
     --seconds) seconds="$2"; shift 2 ;;
@@ -24,11 +24,12 @@ done
 
 torch="torch>=2.8,<2.14"
 declare -A packages=(
-  [stable-baselines3]="stable-baselines3 ale-py opencv-python-headless"
+  [stable-baselines3]="stable-baselines3 ale-py opencv-python-headless mujoco"
   [rllib]="ray[rllib] ale-py opencv-python-headless"
   [sample-factory]="sample-factory[atari] opencv-python-headless"
 )
-declare -A venv_of=([sb3-a2c]=stable-baselines3 [sb3-ppo]=stable-baselines3 [rllib-impala]=rllib [sample-factory]=sample-factory)
+declare -A venv_of=([sb3-a2c]=stable-baselines3 [sb3-ppo]=stable-baselines3
+  [sb3-a2c-cheetah]=stable-baselines3 [sb3-ppo-cheetah]=stable-baselines3 [rllib-impala]=rllib [sample-factory]=sample-factory)
 
 install() {
   local venv="$out/venv-$1"
@@ -72,7 +73,7 @@ cd "$root"
 for ((round = 0; round < rounds; round++)); do
   for name in ${only//,/ }; do
     venv="$out/venv-${venv_of[$name]}"
-    measure "$ours" clearl
+    case "$name" in *-cheetah) measure "$ours" clearl-cheetah ;; *) measure "$ours" clearl ;; esac
     if [ -e "$venv/.installed" ]; then
       measure "$venv/bin/python" "$name"
     else

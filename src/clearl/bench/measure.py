@@ -67,7 +67,7 @@ def _result(
         "settings": {key: getattr(config, key) for key in _SETTINGS},
         "cores": cores(),
         "machine": describe_machine(),
-        "versions": describe_versions("clearl", "torch", "numpy", "ale-py", "minatar", "vizdoom"),
+        "versions": describe_versions("clearl", "torch", "numpy", "ale-py", "minatar", "vizdoom", "mujoco"),
     }
 
 

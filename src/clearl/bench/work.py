@@ -20,15 +20,17 @@ from clearl.config import RunConfig, from_yaml
 from clearl.learning.batching import make_batch
 from clearl.learning.learner import Learner
 from clearl.methods import make_method
-from clearl.nets.network import PolicyNetwork, StepInput, build_network
+from clearl.nets.network import PolicyNetwork, StepInput
 from clearl.nets.weights import FlatWeights
 from clearl.runtimes.host import cores
 from clearl.runtimes.programs import Stopwatch
 from clearl.seeding import generator
 from clearl.spaces import MASK_FIELD, TaskSpec, field_name
 from clearl.suites import make_suite
+from clearl.tasks.suite import Suite
 from clearl.types import Batch
 from clearl.unroll import Unroll, UnrollLayout
+from clearl.wiring import make_network
 
 _WARM_UP = 3
 _MATMUL_SIZE = 1536
@@ -51,7 +53,7 @@ def environment(config: RunConfig, processes: int) -> Work:
     for task in suite.tasks:
         envs = suite.make(task, num_envs=count, seed=config.seed)
         envs.reset()
-        played.append((envs, rng.choice(np.flatnonzero(suite.mask(task)), (config.unroll_steps, count))))
+        played.append((envs, _random_actions(suite, task, (config.unroll_steps, count), rng)))
 
     def once() -> int:
         for envs, actions in played:
@@ -60,6 +62,15 @@ def environment(config: RunConfig, processes: int) -> Work:
         return len(played) * config.unroll_steps * count * suite.spec.frames_per_step
 
     return Work(once)
+
+
+def _random_actions(suite: Suite, task: str, shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
+    """Single choices, or real numbers before squashing."""
+    action, mask = suite.spec.action, suite.mask(task)
+    if action.is_discrete:
+        return rng.choice(np.flatnonzero(mask), shape)
+    assert not action.choices, "workloads have single choices or real numbers"
+    return rng.standard_normal((*shape, action.reals), np.float32)
 
 
 def inference(config: RunConfig, processes: int) -> Work:
@@ -157,7 +168,7 @@ def noise_batch(layout: UnrollLayout, config: RunConfig) -> Batch:
 
 
 def _network(config: RunConfig, spec: TaskSpec) -> PolicyNetwork:
-    return build_network(spec, torso=config.torso, lstm=config.lstm, lstm_size=config.lstm_size, seed=config.seed)
+    return make_network(config, spec, make_method(config))
 
 
 def _flat(network: PolicyNetwork) -> np.ndarray:

@@ -17,6 +17,8 @@ _ATARI: dict[str, Any] = {
     "preset": "impala-atari", "tasks": ("space_invaders",), "anneal": False,
     "eval_every_frames": 200_000, "eval_episodes": 1,
 }  # fmt: skip
+# The presets evaluate for curves; here as seldom as the others do.
+_SELDOM: dict[str, Any] = {"anneal": False, "eval_every_frames": 200_000, "eval_episodes": 4, "switch_episodes": 4}
 
 WORKLOADS: dict[str, dict[str, Any]] = {
     "minatar": _MINATAR,
@@ -24,6 +26,8 @@ WORKLOADS: dict[str, dict[str, Any]] = {
     "atari": _ATARI,
     "atari-lstm": _ATARI | {"lstm": True},
     "vizdoom": {"preset": "vizdoom"},
+    "control": {"preset": "control-schemes", **_SELDOM},
+    "mujoco": {"preset": "mujoco", "tasks": ("half_cheetah",), **_SELDOM},
 }
 
 

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3]))  # benchmarks are no part of the package
@@ -61,6 +63,24 @@ def test_a_peer_is_compared_with_what_was_measured_just_before_it(monkeypatch: p
         check.GUARDS["sample-factory"].measure(OPTIONS)
     with pytest.raises(SystemExit, match="rllib-impala: does not run: a good reason"):
         check.GUARDS["rllib-impala"].measure(OPTIONS)
+
+
+def test_a_peer_on_robots_is_compared_with_clearl_there() -> None:
+    rates = [("clearl-cheetah", 30.0), ("sb3-ppo-cheetah", 10.0), ("clearl", 5.0), ("sb3-ppo", 1.0)]
+    lines = [{"name": name, "frames_per_s": rate, "settings": {}} for name, rate in [*rates, ("sb3-ppo-cheetah", 15.0)]]
+    found = {row["name"]: row["ratios"] for row in compare(lines)}
+    assert found["sb3-ppo-cheetah"] == [3.0, 2.0] and found["sb3-ppo"] == [5.0] and found["clearl-cheetah"] == [1.0]
+
+
+def test_the_two_shapes_of_an_observation_show_the_same_numbers() -> None:
+    import benchmarks.shapes  # noqa: F401 - registers them
+
+    parts, whole = (gymnasium.make(name) for name in ("Parts-v0", "Whole-v0"))
+    for env in (parts, whole):
+        env.reset(seed=3)
+    for _ in range(5):
+        shown = parts.step(0)[0]
+        np.testing.assert_array_equal(np.concatenate(list(shown.values())), whole.step(0)[0])
 
 
 def test_every_target_of_the_peers_is_guarded() -> None:
