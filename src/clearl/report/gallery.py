@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clearl.report import charts, composition, diagnostics, figures
+from clearl.report import charts, composition, diagnostics, figures, regret_curve
 from clearl.report.heat_map import heat_map
 from clearl.report.series import cumulative_series, return_series
 from clearl.report.style import figure_style, save
@@ -18,6 +18,7 @@ from clearl.report.task_names import names_note
 _CAPTIONS = {
     composition.NAME: composition.CAPTION,
     diagnostics.NAME: diagnostics.CAPTION,
+    regret_curve.NAME: regret_curve.CAPTION,
     "returns-by-arm": "Return on every task over training, one panel for each arm. A line is thick while its task is "
     "being trained and thin while it is only evaluated; the strip below each panel shows the schedule.",
     "returns-by-task": "The same returns, one panel for each task, so that the arms can be compared.",
@@ -69,6 +70,9 @@ def draw_all(summary: Summary, out: Path) -> list[Drawn]:
     if scales:
         means = spread.format("Means over seeds.").strip()
         drawings["retention"] = lambda new: heat_map(new, arms, scales, note=means)
+        if regrets := regret_curve.read(arms, scales):
+            band = spread.format("Lines: means; bands: ± 1 standard deviation over seeds.").strip()
+            drawings[regret_curve.NAME] = lambda new: regret_curve.draw(new, regrets, note=band)
     if any(arm.probe is not None and arm.probe.mean is not None for arm in summary.arms.values()):
         points = spread.format("Points: means; whiskers: ± 1 standard deviation over seeds.").strip()
         drawings["probe"] = lambda new: charts.probe(new, summary, note=points)
