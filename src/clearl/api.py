@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from clearl.experiment import RunResult
 from clearl.experiment import run as run_config
 from clearl.plugins import import_asked, import_plugins, named_modules
 from clearl.records.schema import Row
-from clearl.tasks.makers import name_makers
+from clearl.tasks.makers import check_reachable, named_tasks
 
 
 def run(
@@ -36,29 +36,17 @@ def run(
     its agent, its optimiser and its replay buffer. `result.extend(tasks=...)` does the same in place.
     Modules that `file` names are imported only if `settings` name them as well, or with `trust`.
     """
-    settings, unreachable = _named_tasks(settings)
+    settings, unreachable = named_tasks(settings)
     asked = named_modules(settings)
     import_plugins(asked)
     if resume_from is not None:
         if preset is not None or file is not None:
             raise ConfigError("resume_from takes the settings of that run and keywords; no preset or file")
         config = go_on(Path(resume_from), Path(out), settings)
+        check_reachable(unreachable, config.runtime)
         return run_config(config, Path(out), console=console, arm=arm, listeners=listeners)
     if file is not None:
         import_asked(load_yaml(Path(file)), source=str(file), imports=asked, trust=trust)
     config = resolve(preset=preset, file=file, flags=settings)
-    if unreachable and config.runtime != "inline":
-        name, problem = next(iter(unreachable.items()))
-        raise ConfigError(f"task {name!r}: {problem}; or train in this process with runtime='inline'")
+    check_reachable(unreachable, config.runtime)
     return run_config(config, Path(out), console=console, arm=arm, listeners=listeners)
-
-
-def _named_tasks(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Settings in which tasks given as functions have names, and why worker processes cannot reach some of them."""
-    tasks = settings.get("tasks")
-    if not isinstance(tasks, Mapping):
-        return settings, {}
-    if settings.get("suite", "gym") != "gym":
-        raise ConfigError(f"tasks that are functions are of suite gym, but suite is {settings['suite']!r}")
-    environments, unreachable = name_makers(tasks)
-    return {**settings, "suite": "gym", "tasks": tuple(tasks), "environments": environments}, unreachable

@@ -55,6 +55,7 @@ from clearl.runtimes.host import StopFlag, check_autocast, stop_on_signals
 from clearl.runtimes.runtime import RunSpec
 from clearl.spaces import spec_from_json, spec_to_json
 from clearl.storage.checkpoints import CheckpointStore, fitting
+from clearl.tasks.makers import check_reachable, named_tasks
 from clearl.tasks.plan import Plan, plan_from_json
 from clearl.tasks.suite import Suite
 from clearl.wiring import (
@@ -90,8 +91,15 @@ class RunResult:
         return load_agent(self.path)
 
     def extend(self, *, console: bool = False, **settings: Any) -> RunResult:
-        """Continue in the same directory with what comes next: `result.extend(tasks=("asterix",))`."""
-        return run(go_on(self.path, None, settings), self.path, console=console)
+        """Continue in the same directory with what comes next: `result.extend(tasks=("asterix",))`.
+
+        Tasks may be functions that make an environment, as for `clearl.run`.
+        """
+        settings, unreachable = named_tasks(settings)
+        import_plugins(named_modules(settings))
+        config = go_on(self.path, None, settings)
+        check_reachable(unreachable, config.runtime)
+        return run(config, self.path, console=console)
 
 
 def run(

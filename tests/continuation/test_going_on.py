@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -18,7 +19,7 @@ import torch
 import clearl
 from clearl.config import RunConfig, from_yaml
 from clearl.continuation import extend_run, fork_run, go_on, plan_extension
-from clearl.errors import ClearlError
+from clearl.errors import ClearlError, ConfigError
 from clearl.experiment import run
 from clearl.records.run_dir import RunDir, Status
 from clearl.report import make_report
@@ -346,3 +347,19 @@ def test_a_kill_at_any_moment_leaves_the_old_run_and_a_new_one_that_starts(
         result = run(go_on(copy, None, NEXT), copy, console=False)
     assert result.status == "finished"
     assert rows(result.path, "train")[-1]["frames"] == 1100
+
+
+def test_functions_that_make_environments_come_next(tmp_path: Path) -> None:
+    vectors: dict[str, Any] = {"slots": 4, "batch_unrolls": 4, "unroll_steps": 5, "frames_per_visit": 200}
+    result = clearl.run(tasks={"ice": make_ice}, out=tmp_path / "a", cycles=1, runtime="inline", **vectors)
+    result = result.extend(tasks={"thaw": lambda: make_ice(length=1.0)})
+    assert {row["task"] for row in rows(tmp_path / "a", "eval")} == {"ice", "thaw"}
+    assert result.status == "finished"
+    with pytest.raises(ConfigError, match=r"task 'rain': .*runtime='inline'"):
+        result.extend(tasks={"rain": lambda: make_ice(length=2.0)}, runtime="local")
+
+
+def make_ice(length: float = 0.5) -> gymnasium.Env:
+    world = gymnasium.make("CartPole-v1")
+    world.unwrapped.length = length  # pyright: ignore[reportAttributeAccessIssue]
+    return world

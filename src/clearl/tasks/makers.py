@@ -16,6 +16,24 @@ _MAKERS: dict[str, Callable[..., Any]] = {}
 _HERE, _SPEC = "here:", "spec:"
 
 
+def named_tasks(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return settings in which tasks given as functions have names, and why worker processes cannot reach some."""
+    tasks = settings.get("tasks")
+    if not isinstance(tasks, Mapping):
+        return dict(settings), {}
+    if settings.get("suite", "gym") != "gym":
+        raise ConfigError(f"tasks that are functions are of suite gym, but suite is {settings['suite']!r}")
+    environments, unreachable = name_makers(tasks)
+    return {**settings, "suite": "gym", "tasks": tuple(tasks), "environments": environments}, unreachable
+
+
+def check_reachable(unreachable: Mapping[str, str], runtime: str) -> None:
+    """Refuse a run whose worker processes could not make a task."""
+    if unreachable and runtime != "inline":
+        name, problem = next(iter(unreachable.items()))
+        raise ConfigError(f"task {name!r}: {problem}; or train in this process with runtime='inline'")
+
+
 def name_makers(tasks: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, str]]:
     """The setting `environments` for tasks given as callables or specs, and why some cannot be imported elsewhere."""
     entries, problems = [], {}
