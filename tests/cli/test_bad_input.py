@@ -53,6 +53,11 @@ TABLE: list[tuple[list[str], str]] = [
     ([*DRIFT, "gym:CartPole-v1?lenght=0.5..2.0"], "did you mean 'length'"),
     ([*DRIFT, "gym:CartPole-v1?length=2.0..2.0"], "a range has two different numbers"),
     ([*DRIFT, "gym:CartPole-v1"], "protocol drift needs two tasks or more"),
+    (
+        [*DRIFT, "gym:CartPole-v1?length=0.5..2.0", "--method", "ewc"],
+        "method ewc has to be told where a task ends, and protocol drift moves from task to task without a boundary",
+    ),
+    ([*RUN, "--protocol", "overlap", "--method", "progress-compress"], "protocol overlap moves from task to task"),
     ([*RUN, "--cycles", "forever", "--method", "clear"], "give buffer_frames or replay_budget"),
     ([*RUN, "--protocol", "schedule", "--schedule", "gone.yaml"], "gone.yaml cannot be read"),
     ([*RUN, "--from", "gone"], "gone holds no run"),
