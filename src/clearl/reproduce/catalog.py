@@ -246,9 +246,10 @@ PENDULUM = {
     "smoke": [TaskSequence("pendulum", "pendulum", 1, {**_ONE_CORE, **_TINY})],
     "laptop": [TaskSequence("pendulum", "pendulum", 5, _ONE_CORE)],
 }
-# The same frames and the same task for the eye: the agent sees no sign that its actions mean something else now. The
+# The same frames and the same game for the eye, with left and right exchanged: the agent sees no sign that its actions
+# mean something else now. (In `breakout` and `breakout~1` other actions steer, so that one policy can serve both.) The
 # buffer is given in frames, so that a run that goes on after its first half has the same one.
-_SWAPPED = {**_ONE_CORE, "tasks": ("breakout", "breakout~1"), "cycles": 1, "keep_replay": True}
+_SWAPPED = {**_ONE_CORE, "tasks": ("breakout~1", "breakout~6"), "cycles": 1, "keep_replay": True}
 CHANGED_ACTIONS = {
     "smoke": [TaskSequence("swapped", "minatar-schemes", 1, {**_SWAPPED, **_TINY, "buffer_frames": 1_280})],
     "laptop": [
