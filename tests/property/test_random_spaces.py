@@ -29,6 +29,9 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
+EXAMPLES, NIGHTLY_EXAMPLES = 12, 300
+
+
 def boxes(dtypes: list[Any]) -> st.SearchStrategy[spaces.Box]:
     shapes = st.lists(st.integers(1, 4), min_size=0, max_size=3).map(tuple)
     return st.builds(lambda shape, dtype: spaces.Box(0, 5, shape, dtype), shapes, st.sampled_from(dtypes))
@@ -87,19 +90,23 @@ def check(config: RunConfig, root: Path) -> None:
         assert action.contains(agent.act(observation.sample(), task=task))
 
 
-@settings(
-    max_examples=6,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    derandomize=True,
-    phases=[Phase.generate],
+@pytest.mark.parametrize(
+    "examples",
+    [pytest.param(EXAMPLES, id="some"), pytest.param(NIGHTLY_EXAMPLES, id="many", marks=pytest.mark.nightly)],
 )
+def test_any_space_trains_resumes_exports_and_acts_or_is_refused_by_name(examples: int) -> None:
+    settings(
+        max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True,
+        phases=[Phase.generate],
+    )(check_spaces)()  # fmt: skip
+
+
 @given(
     observation=nested(PARTS), other=nested(PARTS), action=nested(st.one_of(WHOLE, REAL)),
     method=st.sampled_from(["clear", "ewc+clear", "progress-compress"]), lstm=st.booleans(), stack=st.integers(1, 2),
     masked=st.booleans(), normalise=st.booleans(), std=st.sampled_from(["network", "free"]),
 )  # fmt: skip
-def test_any_space_trains_resumes_exports_and_acts_or_is_refused_by_name(
+def check_spaces(
     observation: Any,
     other: Any,
     action: Any,

@@ -123,11 +123,20 @@ def _with_masks(shown: np.ndarray, frames: np.ndarray, spec: ObservationSpec) ->
     return shown
 
 
+def copied(observation: np.ndarray) -> np.ndarray:
+    """Copy, in C order. NumPy copies records by field: the bytes between fields are zeros here, not what was there."""
+    if observation.dtype.names is None:
+        return np.array(observation, order="C", copy=True)
+    whole = np.zeros(observation.shape, observation.dtype)
+    whole[...] = observation
+    return whole
+
+
 def as_tensor(observation: np.ndarray) -> torch.Tensor:
     """Convert for the network: arrays as they are, records as their bytes [..., nbytes]."""
     if observation.dtype.names is None:
         return torch.from_numpy(observation)
-    whole = np.ascontiguousarray(observation)
+    whole = observation if observation.flags.c_contiguous else copied(observation)
     return torch.from_numpy(whole.view(np.uint8).reshape(*whole.shape, whole.dtype.itemsize))
 
 

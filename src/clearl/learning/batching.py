@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from clearl.acting.preprocess import as_tensor, cleared, clip_reward, observe
+from clearl.acting.preprocess import as_tensor, cleared, clip_reward, copied, observe
 from clearl.replay.codec import Codec
 from clearl.replay.mixing import Mixer, Part, Picks
 from clearl.spaces import MASK_FIELD, ObservationSpec
@@ -236,7 +236,7 @@ def _observations(rows: Unroll, spec: ObservationSpec) -> torch.Tensor:
     shown = observe(rows.frames, rows.first, spec).swapaxes(0, 1)
     if spec.stack > 1 and not spec.is_record:
         return torch.from_numpy(shown)  # a copy already
-    return as_tensor(np.array(shown, order="C", copy=True))
+    return as_tensor(copied(shown))
 
 
 def _masks(rows: Unroll, spec: ObservationSpec) -> torch.Tensor:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from clearl.acting.preprocess import observe, push
+from clearl.acting.preprocess import as_tensor, copied, observe, push
 from clearl.acting.stepper import Stepper
 from clearl.learning.batching import make_batch
 from clearl.methods.clear import Clear
@@ -99,3 +99,11 @@ def test_a_fisher_uses_the_mask_of_its_own_step() -> None:
     expected = shown[MASK_FIELD].copy()
     same = (windows["mask"].numpy() == expected) | ~np.array([True, True, True, False])
     assert same.all(), "each window has the mask that stands in its own observation"
+
+
+def test_the_bytes_between_the_fields_of_a_copied_record_are_zeros() -> None:
+    dtype = np.dtype([("a", "float32", (1,)), ("b", "bool", (1,))], align=True)
+    assert dtype.itemsize == 8
+    shown = np.full((6, 8), 255, np.uint8).view(dtype)[:, 0].reshape(2, 3).swapaxes(0, 1)
+    for whole in (as_tensor(shown), as_tensor(copied(shown))):
+        assert (whole[..., 5:] == 0).all() and (whole[..., :4] == 255).all()
