@@ -16,20 +16,18 @@ from clearl.errors import WorkerError
 from clearl.learning.batching import Intake, Staging
 from clearl.nets.weights import FlatWeights
 from clearl.records.schema import summary_row
-from clearl.runtimes.backend import Backend, WeightStore
+from clearl.runtimes.backend import Backend
+from clearl.runtimes.evaluating import EvaluationQueue
 from clearl.runtimes.host import cores
-from clearl.runtimes.messages import Evaluate
 from clearl.runtimes.programs import Stopwatch
 from clearl.runtimes.remote import RemoteEvaluator, RemoteEvaluators, RemoteWorker
 from clearl.runtimes.runtime import RunContext
-from clearl.runtimes.state import RunState, Snapshot
+from clearl.runtimes.state import RunState
 from clearl.runtimes.supervision import FaultBudget, SupervisorContext
 
 _GLANCE_S = 0.1
 _STOP_S = 5.0
 _CLOSE_S = 2.0
-_MOST_SNAPSHOTS = 8
-"""Switches whose evaluation may be pending before training waits: each holds a copy of the weights."""
 
 
 def run_loop(backend: Backend, context: RunContext, *, deaths: Sequence[str] = ()) -> None:
@@ -83,7 +81,7 @@ class LearnerLoop:
         context.recorder.replay_by_task = lambda: [worker.by_task for worker in self.workers]
         self.flat = FlatWeights(context.learner.network)
         self.weight_store = backend.weight_store(self.flat.size)
-        self._publish_weights(self.weight_store)
+        self._publish_weights()
         supervision = SupervisorContext(
             backend, context.config.worker_timeout_s, self._fault, self._restarted, FaultBudget.of(context.config)
         )
@@ -91,15 +89,12 @@ class LearnerLoop:
             RemoteWorker(i, slots, [sequences[s] for s in slots], context, self.weight_store, supervision)
             for i, slots in enumerate(divide(context.config.slots, backend.workers))
         ]
-        self.evaluators = RemoteEvaluators(context, backend.weight_store(self.flat.size), supervision)
+        evaluators = RemoteEvaluators(context, backend.weight_store(self.flat.size), supervision)
+        self.evaluations = EvaluationQueue(self.state, self.flat, evaluators)
         self.grants, self.glanced_at = 0, 0.0
         self.waiting: deque[_Waiting | _Switch] = deque()
         self.read_segment = self.state.segment
-        self.evaluated: Snapshot | None = None
-        """The snapshot under evaluation; None for weights between switches, or nothing."""
         self.settling = False
-        # Until the first update: workers build their environments before it, and need the cores for that.
-        self.evaluators_wait = True
 
     def loop(self) -> None:
         while not self.state.finished:
@@ -110,8 +105,8 @@ class LearnerLoop:
             if self.state.checkpoint_due and self._settle():
                 self._save()
             self._grant_all()
-            self._evaluate_if_due()
-            if self._evaluator_lags():
+            self.evaluations.start_if_due()
+            if self.evaluations.delays_training:
                 self._receive(_GLANCE_S)
             elif not self._learn():
                 self._check_moving()
@@ -126,7 +121,7 @@ class LearnerLoop:
             process.end(max(0.0, deadline - time.monotonic()) if asked else 0.0)
         for worker in self.workers:
             worker.close()
-        self.evaluators.weight_store.close()
+        self.evaluations.evaluators.weight_store.close()
         self.weight_store.close()
 
     # Acting and learning.
@@ -149,7 +144,7 @@ class LearnerLoop:
             return read
         first = self.waiting.popleft()
         if isinstance(first, _Switch):
-            self._switch(first.segment)
+            self.evaluations.add_switch(first.segment)
         else:
             self._update(first)
         return True
@@ -191,8 +186,8 @@ class LearnerLoop:
             batch, mean_version = self.context.intake.batch(full.staging)
         self._run_phases(self.state.update(batch, mean_version, full.tasks, full.replay))
         with self.watch("weights"):
-            self._publish_weights(self.weight_store)
-        self.evaluators_wait = False
+            self._publish_weights()
+        self.evaluations.started = True
 
     def _run_phases(self, phases: Iterator[str]) -> None:
         """Run and time an update. Before each phase read the pairs of one worker, unless a batch waits already.
@@ -210,9 +205,9 @@ class LearnerLoop:
         names = ("held", "bytes", "quarantined")
         return {name: sum(worker.replay.get(name, 0) for worker in self.workers) for name in names}
 
-    def _publish_weights(self, weight_store: WeightStore) -> None:
-        self.flat.write_to(weight_store.buffer())
-        weight_store.publish(self.context.learner.updates, self.context.learner.frames)
+    def _publish_weights(self) -> None:
+        self.flat.write_to(self.weight_store.buffer())
+        self.weight_store.publish(self.context.learner.updates, self.context.learner.frames)
 
     # Children.
 
@@ -225,67 +220,18 @@ class LearnerLoop:
         now = time.monotonic()
         if now - self.glanced_at >= _GLANCE_S:
             self.glanced_at = now
-            for child in self.workers if self.evaluators_wait else self._children():
+            for child in self._children() if self.evaluations.started else self.workers:
                 child.receive()
                 child.supervisor.check()
 
     def _children(self) -> list[RemoteWorker | RemoteEvaluator]:
-        return [*self.workers, *self.evaluators.members]
+        return [*self.workers, *self.evaluations.evaluators.members]
 
     def _fault(self, name: str, problem: str) -> None:
         self.context.recorder.fault(self.context.learner, name, problem)
 
     def _restarted(self, name: str, after_s: float) -> None:
         self.context.recorder.restarted(self.context.learner, name, after_s)
-
-    # Evaluation.
-
-    def _switch(self, segment: int) -> None:
-        """Keep the weights for the evaluator: all segments before `segment` have been learnt from."""
-        learner, ended = self.context.learner, self.state.segment
-        self.state.enter(segment)
-        weights = np.empty(self.flat.size, np.float32)
-        self.flat.write_to(weights)
-        self.state.snapshots.append(Snapshot(ended, learner.updates, learner.frames, weights))
-        self.evaluators_wait = False
-
-    def _evaluate_if_due(self) -> None:
-        """Start a due evaluation beside training; an evaluator that lags skips to the newest weights, but no switch."""
-        if not self._record_evaluation():
-            return
-        if self.state.snapshots:
-            self._start_switch_evaluation(self.state.snapshots[0])
-        elif self.state.evaluation_due:
-            self._start_evaluation()
-
-    def _evaluator_lags(self) -> bool:
-        """Return whether training has to wait for the evaluator."""
-        if not self.evaluators.busy:
-            return False
-        pending = len(self.state.snapshots) - (self.evaluated is not None)
-        if self.context.config.eval_wait and (pending or self.state.evaluation_due):
-            return not self.evaluators_wait
-        return pending >= _MOST_SNAPSHOTS
-
-    def _start_evaluation(self) -> None:
-        self._publish_weights(self.evaluators.weight_store)
-        self.evaluators.evaluate(Evaluate(training=self.state.tasks_in_training()))
-
-    def _start_switch_evaluation(self, snapshot: Snapshot) -> None:
-        self.evaluated, weight_store = snapshot, self.evaluators.weight_store
-        np.copyto(weight_store.buffer(), snapshot.weights)
-        weight_store.publish(snapshot.updates, snapshot.frames)
-        self.evaluators.evaluate(Evaluate(switch=True, training=self.state.tasks_in_training(snapshot.segment)))
-
-    def _record_evaluation(self) -> bool:
-        """Record a finished evaluation; return whether the evaluator is free."""
-        done = self.evaluators.take()
-        if done is not None and self.evaluated is not None:
-            switch, self.evaluated = self.state.snapshots.popleft(), None
-            self.state.evaluated_switch(done.evaluations, switch.segment, frames=switch.frames, updates=switch.updates)
-        elif done is not None:
-            self.state.evaluated(done.evaluations, frames=done.frames, updates=done.updates)
-        return not self.evaluators.busy
 
     # Checkpoints and the end.
 
@@ -340,9 +286,9 @@ class LearnerLoop:
     def _finish(self) -> None:
         """Evaluate the last weights and pending switches at the end of the plan."""
         if self.state.segment < len(self.context.plan.segments):
-            self._switch(len(self.context.plan.segments))
-        self.evaluators_wait = False
-        while not self.context.stop and not self._all_evaluated():
+            self.evaluations.add_switch(len(self.context.plan.segments))
+        self.evaluations.started = True
+        while not self.context.stop and not self.evaluations.all_done():
             self._receive(_GLANCE_S)
         self.state.finished = not self.context.stop
         self._settle(time.monotonic() + _STOP_S)
@@ -351,18 +297,6 @@ class LearnerLoop:
             values = {"seconds": self._seconds(), "evaluations": self.state.evaluations, "memory_nbytes": memory}
             self.context.recorder.emit(summary_row(values))
         self._save()
-
-    def _all_evaluated(self) -> bool:
-        """Start the next evaluation that is missing at the end; return True if there was none."""
-        if not self._record_evaluation():
-            return False
-        if self.state.snapshots:
-            self._start_switch_evaluation(self.state.snapshots[0])
-            return False
-        if self.state.evaluated_frames != self.context.learner.frames:
-            self._start_evaluation()
-            return False
-        return True
 
     def _processes(self) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, Any]]]:
         return self._seconds(), {child.supervisor.name: child.supervisor.health for child in self._children()}

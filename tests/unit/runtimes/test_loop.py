@@ -14,7 +14,7 @@ import clearl
 from clearl.errors import WorkerError
 from clearl.records.reader import read_rows
 from clearl.registry import load_entry
-from clearl.runtimes import loop
+from clearl.runtimes import evaluating, loop
 from clearl.runtimes.local import backend
 from clearl.runtimes.local.shared_memory import SharedEndpoints
 from clearl.runtimes.loop import LearnerLoop
@@ -257,7 +257,7 @@ def test_a_resumed_run_makes_up_for_pending_switches(tmp_path: Path, monkeypatch
 def test_training_waits_before_too_many_switches_are_pending(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(loop, "_MOST_SNAPSHOTS", most)
+    monkeypatch.setattr(evaluating, "_MOST_SNAPSHOTS", most)
     pending: list[int] = []
 
     def lag(run: LearnerLoop, part: str) -> None:
