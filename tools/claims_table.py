@@ -16,6 +16,7 @@ SUITES = {
     "MinAtar, four games": "e2-games-a",
     "MinAtar, four games, other order": "e2-games-b",
     "MiniGrid, LSTM": "e4-recurrent",
+    "Pendulum, control schemes": "control",
 }
 """Columns of the table and the results that each is read from; what is not published has no column."""
 START, END = "<!-- claims: written by tools/claims_table.py -->", "<!-- end of claims -->"
@@ -25,11 +26,11 @@ Finding = dict[str, Any]
 
 def read_findings(results: Path) -> dict[str, dict[str, Finding]]:
     """Return the findings of each published suite by the claim's id."""
-    files = {suite: results / name / name / "findings.json" for suite, name in SUITES.items()}
+    files = {suite: sorted((results / name).glob("*/findings.json")) for suite, name in SUITES.items()}
     return {
         suite: {finding["id"]: finding for finding in json.loads(file.read_text(encoding="utf-8"))}
-        for suite, file in files.items()
-        if file.exists()
+        for suite, found in files.items()
+        for file in found
     }
 
 
