@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -57,7 +57,8 @@ def test_zero_is_for_replay_alone() -> None:
     for column, replayed in enumerate(REPLAY):
         expected = torch.zeros(16) if replayed else batch.core_state[column]
         assert torch.equal(found.core_state[column], expected)
-    assert replace(found, core_state=batch.core_state) == batch
+    others = [field.name for field in fields(batch) if field.name != "core_state"]
+    assert all(getattr(found, name) is getattr(batch, name) for name in others)
 
 
 def shorter(network: ActorCritic, batch: Batch, column: int, steps: int) -> Batch:
