@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+sys.path.insert(0, str(Path(__file__).parents[2]))  # tools are no part of the package
 
-import claims_table
+from tools import claims_table
 
 
 def publish(results: Path, name: str, *findings: dict[str, object]) -> None:
