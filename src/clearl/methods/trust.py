@@ -42,7 +42,7 @@ _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8  # Adam's own defaults
 class Trust(Wrapper):
     """Weighs replayed unrolls by how far the world still does what they show."""
 
-    label = "trust"
+    label = "Trust"
     settings = TrustSettings
 
     def __init__(

@@ -20,6 +20,7 @@ from pathlib import Path
 
 _SHARED_MEMORY = "/dev/shm/"
 _GONE_S = 2.0
+_CLOSE_S = 30.0
 _LOOK_EVERY_S, _LOOK_WHILE_BUILDING_S = 10.0, 0.05
 
 
@@ -31,6 +32,8 @@ class Guard:
             [sys.executable, "-I", "-S", __file__], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
+        assert self._process.stdin is not None
+        os.set_blocking(self._process.stdin.fileno(), False)  # a guard that does not read must not hold up the run
 
     @property
     def pid(self) -> int:
@@ -53,7 +56,12 @@ class Guard:
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
-        self._process.wait()
+        self._process.send_signal(signal.SIGCONT)  # somebody may have stopped it
+        try:
+            self._process.wait(_CLOSE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
     def _tell(self, line: str) -> None:
         assert self._process.stdin is not None
