@@ -29,7 +29,12 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_experiment_ends_with_its_report(name: str, out: Path) -> None:
     done = reproduce(name, "--scale", "smoke", "--out", str(out))
     assert done.returncode == 0, done.stderr
-    own = {"streams": "schemes-drift", "control": "control-schemes", "pendulum": "pendulum"}
+    own = {
+        "streams": "schemes-drift",
+        "control": "control-schemes",
+        "pendulum": "pendulum",
+        "changed-actions": "swapped",
+    }
     report = out / "reports" / name / own.get(name, "schemes")
     summary = json.loads((report / "summary.json").read_text())
     arms = {arm.partition(" (probe")[0] for arm in summary["arms"]}

@@ -78,7 +78,7 @@ def check_damage(out: Path, record: Callable[[str, object], None], *, flips: int
 
 
 def test_flips_and_truncations(crashed: Path, record_property: Callable[[str, object], None]) -> None:
-    check_damage(crashed, record_property, flips=210, truncations=70, seed=1)
+    check_damage(crashed, record_property, flips=280, truncations=280, seed=1)
 
 
 @pytest.mark.faults

@@ -39,6 +39,7 @@ SOUND: dict[str, list[Any]] = {
     "correction": list(CORRECTIONS),
     "schedule": [None],
     "environments": [()],
+    "wrappers": [()],
     "mirrors": [()],
     "cycles": [1, 2, 7],
     "frames_per_visit": [1, 12, 40, 1000, 10**9, None],
