@@ -13,8 +13,8 @@ RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
 SUITES = {
     "MinAtar, two games": "e0a-pairs",
     "MinAtar, control schemes": "e1-schemes",
-    "MinAtar, four games": "e2-games-a",
-    "MinAtar, four games, other order": "e2-games-b",
+    "MinAtar, four games, short visits": "e2-short",
+    "MinAtar, four games": "e2-games",
     "MiniGrid, LSTM": "e4-recurrent",
     "Pendulum, control schemes": "control",
 }

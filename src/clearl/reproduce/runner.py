@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from clearl.config import to_yaml
-from clearl.errors import WorkerError
-from clearl.records.run_dir import holds_run, read_meta
+from clearl.config import MAY_CHANGE, diff, from_yaml, to_yaml
+from clearl.errors import RunDirectoryError, WorkerError
+from clearl.records.run_dir import CONFIG_FILE, RunDir, holds_run, read_meta
 from clearl.records.schema import METRICS_FILE
 from clearl.reproduce.catalog import FORGETS, PlannedRun, config_path, forget_commands, plain_frames, run_command
 from clearl.runtimes.host import ALLOCATOR_ENVIRONMENT, StopFlag, stop_on_signals
@@ -39,6 +39,9 @@ def run_all(runs: Sequence[PlannedRun], out: Path, *, jobs: int, say: Report = p
     what is done, what runs and what comes next, in one line.
     """
     waiting = [run for run in runs if not is_finished(out / run.path)]
+    for run in runs:
+        if run not in waiting:
+            _refuse_other_settings(run, out / run.path)
     status = Status(out, total=len(runs), done=len(runs) - len(waiting))
     if status.done:
         say(f"{status.done} of {status.total} runs are finished already")
@@ -127,6 +130,19 @@ def last_frames(path: Path) -> int | None:
 def is_finished(path: Path) -> bool:
     """Return whether `path` holds a finished run."""
     return holds_run(path) and read_meta(path)["status"] == "finished"
+
+
+def _refuse_other_settings(run: PlannedRun, path: Path) -> None:
+    """Refuse a finished run that was made with other settings: a report would take it for the planned one."""
+    if run.arm == FORGETS:  # its directory holds the second part only
+        return
+    made = from_yaml(RunDir.open(path).config_text, str(path / CONFIG_FILE))
+    planned = run.config if run.config.tasks else replace(run.config, tasks=made.tasks)
+    if changed := {key: values for key, values in diff(made, planned).items() if key not in MAY_CHANGE}:
+        listed = "; ".join(f"{key}: {old!r} there, {new!r} planned" for key, (old, new) in changed.items())
+        raise RunDirectoryError(
+            f"{path} holds a finished run with other settings ({listed}); move it away, or give another --out"
+        )
 
 
 def write_configs(runs: Sequence[PlannedRun], out: Path) -> None:

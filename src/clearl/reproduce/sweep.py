@@ -5,9 +5,11 @@
     arms: {sequential: {method: baseline}, clear: {method: clear}}
     grid: {entropy_weight: [0.01, 0.03]}
     random: {samples: 8, seed: 0, settings: {learning_rate: {low: 1.0e-4, high: 1.0e-2, log: true}}}
-    seeds: 5
+    orders: [[breakout, space_invaders], [space_invaders, breakout]]
+    seeds: 6
 
-Every arm is run at every point of the grid and at every random draw, with every seed.
+Every arm is run at every point of the grid and at every random draw, with every seed. Seeds take turns with `orders`:
+the first seed has its tasks in the first order, the next seed in the second.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from clearl.errors import ConfigError, UnknownNameError
 from clearl.reproduce.catalog import ARMS, PlannedRun, config_path, run_command
 from clearl.seeding import generator
 
-_KEYS = ("title", "preset", "settings", "arms", "grid", "random", "seeds")
+_KEYS = ("title", "preset", "settings", "arms", "grid", "random", "orders", "seeds")
 _RANGE_KEYS = ("low", "high", "log", "whole")
 _MOST_RUNS = 100_000
 
@@ -57,9 +59,12 @@ def load_sweep(path: Path) -> Sweep:
         raise ConfigError(f"sweep file {path} stands for more than {_MOST_RUNS:,} runs")
     shared = _mapping(content.get("settings"), "settings", path)
     preset = content.get("preset")
+    orders = itertools.cycle(_orders(content.get("orders"), path))
     runs = [
-        PlannedRun(name, _name(arm, point), resolve(preset, flags={**shared, **settings, **point, "seed": seed}))
-        for seed in seeds
+        PlannedRun(
+            name, _name(arm, point), resolve(preset, flags={**shared, **order, **settings, **point, "seed": seed})
+        )
+        for seed, order in zip(seeds, orders, strict=False)
         for arm, settings in arms.items()
         for point in points
     ]
@@ -111,6 +116,18 @@ def _draw(rng: Any, given: Any, key: str, path: Path) -> Any:
         raise ConfigError(f"sweep file {path}: random: {key} needs low < high, and low > 0 with log")
     value = math.exp(rng.uniform(math.log(low), math.log(high))) if given.get("log") else rng.uniform(low, high)
     return round(value) if given.get("whole") else float(f"{value:.4g}")
+
+
+def _orders(given: Any, path: Path) -> list[Point]:
+    """Read orders of the same tasks; without them every seed has the order of the settings."""
+    if given is None:
+        return [{}]
+    if not isinstance(given, list) or not given or not all(isinstance(order, list) and order for order in given):
+        raise ConfigError(f"sweep file {path}: orders must be a list of lists of tasks, got {given!r}")
+    for order in given:
+        if sorted(map(str, order)) != sorted(map(str, given[0])):
+            raise ConfigError(f"sweep file {path}: orders: {given[0]} and {order} are not the same tasks")
+    return [{"tasks": tuple(map(str, order))} for order in given]
 
 
 def _seeds(given: Any, path: Path) -> list[int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clearl.errors import WorkerError
+from clearl.errors import RunDirectoryError, WorkerError
 from clearl.reproduce.catalog import PlannedRun, planned_runs
 from clearl.reproduce.runner import Status, is_finished, run_all
 
@@ -28,6 +28,13 @@ def test_a_finished_run_is_not_repeated(tmp_path: Path) -> None:
     assert run_all([run], tmp_path, jobs=1, say=said.append)
     assert metrics.stat().st_mtime_ns == before
     assert said == ["[1/1] schemes/clear/seed-0", "1 of 1 runs are finished already"]
+
+
+def test_a_finished_run_of_other_settings_is_not_taken_for_the_planned_one(tmp_path: Path) -> None:
+    assert run_all([a_run()], tmp_path, jobs=1, say=lambda text: None)
+    assert run_all([a_run(eval_episodes=3)], tmp_path, jobs=1, say=lambda text: None)  # does not touch learning
+    with pytest.raises(RunDirectoryError, match=r"seed-0 holds .* \(entropy_weight: 0\.03 there, 0\.5 planned\)"):
+        run_all([a_run(entropy_weight=0.5)], tmp_path, jobs=1, say=lambda text: None)
 
 
 def test_a_failed_run_shows_what_it_said(tmp_path: Path) -> None:

@@ -41,6 +41,26 @@ def test_without_arms_it_is_one_run_a_seed(tmp_path: Path) -> None:
     assert [run.path for run in runs] == [f"runs/mine/run/seed-{seed}" for seed in range(3)]
 
 
+def test_seeds_take_turns_with_orders(tmp_path: Path) -> None:
+    text = "orders: [[breakout, asterix], [asterix, breakout]]\narms: [clear, sequential]\nseeds: 3"
+    runs = sweep(tmp_path, text).runs
+    assert [run.config.tasks for run in runs[::2]] == [run.config.tasks for run in runs[1::2]]
+    assert [run.config.tasks[0] for run in runs[::2]] == ["breakout", "asterix", "breakout"]
+
+
+@pytest.mark.parametrize(
+    ("orders", "said"),
+    [
+        ("[breakout, asterix]", "list of lists"),
+        ("[]", "list of lists"),
+        ("[[breakout, asterix], [breakout, freeway]]", "not the same tasks"),
+    ],
+)
+def test_orders_that_do_not_fit_are_refused(tmp_path: Path, orders: str, said: str) -> None:
+    with pytest.raises(ClearlError, match=said):
+        sweep(tmp_path, f"orders: {orders}")
+
+
 def test_random_draws_lie_in_their_range_and_are_the_same_every_time(tmp_path: Path) -> None:
     rate = "{low: 0.0001, high: 0.01, log: true}"
     text = f"random: {{samples: 40, seed: 5, settings: {{learning_rate: {rate}, slots: [32, 64]}}}}"

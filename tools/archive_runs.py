@@ -1,0 +1,75 @@
+"""Keep the rows of finished runs, so that an experiment goes on, or is reported anew, on another machine.
+
+    python tools/archive_runs.py pack OUT NAME       after clearl sweep experiments/NAME.yaml --out OUT
+    python tools/archive_runs.py unpack OUT NAME     before clearl sweep experiments/NAME.yaml --out OUT
+
+`experiments/rows/NAME.tar.xz` holds settings, meta data and rows of each run, but no weights and no replay. A sweep does
+not repeat a run that was unpacked. The same runs give the same bytes. Run `clearl sweep` with a relative `--out` to keep
+paths of your machine out of the archive: `pack` refuses absolute ones.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from clearl.records.run_dir import CONFIG_FILE, META_FILE, holds_run
+from clearl.records.schema import METRICS_FILE
+from clearl.reproduce.runner import is_finished
+
+ARCHIVES = Path(__file__).resolve().parent.parent / "experiments" / "rows"
+KEPT = (CONFIG_FILE, META_FILE, METRICS_FILE)
+
+
+def pack(out: Path, archive: Path, name: str) -> int:
+    """Write the kept files of every finished run of an experiment; return the number of runs."""
+    runs = list(_finished_runs(out / "runs" / name))
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(archive, "w:xz", preset=9) as tar:
+        for run in runs:
+            for file in sorted(path for path in run.rglob("*") if path.name in KEPT and path.is_file()):
+                data = file.read_bytes()
+                if file.name == META_FILE:
+                    _refuse_paths(data, file)
+                entry = tarfile.TarInfo(file.relative_to(out).as_posix())
+                entry.size = len(data)
+                tar.addfile(entry, io.BytesIO(data))
+    return len(runs)
+
+
+def unpack(out: Path, archive: Path) -> int:
+    """Write the files of an archive below `out`, but never over a run that is there; return the number of runs."""
+    here = {path.parent for path in out.rglob(CONFIG_FILE)}
+    written = set()
+    with tarfile.open(archive, "r:xz") as tar:
+        for entry in tar:
+            run = (out / entry.name).parent
+            if run in here or Path(entry.name).name not in KEPT:
+                continue
+            tar.extract(entry, out, filter="data")
+            written.add(run)
+    return sum(not holds_run(run.parent) for run in written)  # the parts of a separate run are no runs of their own
+
+
+def _finished_runs(place: Path) -> Iterator[Path]:
+    for meta in sorted(place.glob(f"*/*/{META_FILE}")):
+        if is_finished(meta.parent):
+            yield meta.parent
+
+
+def _refuse_paths(meta: bytes, file: Path) -> None:
+    for word in json.loads(meta).get("argv", []):
+        if re.match(r"/|~|[A-Za-z]:\\", str(word)):
+            raise SystemExit(f"{file} names {word}: run the sweep with a relative --out")
+
+
+if __name__ == "__main__":
+    verb, out, name = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
+    archive = ARCHIVES / f"{name}.tar.xz"
+    count = {"pack": lambda: pack(out, archive, name), "unpack": lambda: unpack(out, archive)}[verb]()
+    print(f"{verb}: {count} runs, {archive.name}, {archive.stat().st_size:,} bytes")
