@@ -3,9 +3,9 @@
     python tools/archive_runs.py pack OUT NAME       after clearl sweep experiments/NAME.yaml --out OUT
     python tools/archive_runs.py unpack OUT NAME     before clearl sweep experiments/NAME.yaml --out OUT
 
-`experiments/rows/NAME.tar.xz` holds settings, meta data and rows of each run, but no weights and no replay. A sweep does
-not repeat a run that was unpacked. The same runs give the same bytes. Run `clearl sweep` with a relative `--out` to keep
-paths of your machine out of the archive: `pack` refuses absolute ones.
+`experiments/rows/NAME.tar.xz` holds settings, meta data and rows of each run, but no weights and no replay. A sweep
+does not repeat a run that was unpacked. The same runs give the same bytes. Give `clearl sweep` a relative `--out`, so
+that no path of your machine gets into the archive: `pack` refuses absolute ones.
 """
 
 from __future__ import annotations
