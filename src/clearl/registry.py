@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Iterator, Mapping
-from functools import cached_property
-from importlib.metadata import entry_points
+from functools import cached_property, lru_cache
+from importlib.metadata import EntryPoints, entry_points
 from typing import Any, Generic, TypeVar, cast
 
 from clearl.errors import ConfigError, UnknownNameError
@@ -69,8 +70,8 @@ class Registry(Generic[Item]):
 
     @cached_property
     def _installed(self) -> dict[str, str]:
-        """The entry points of installed packages: reading their lists takes milliseconds, so only when needed."""
-        return {} if self.group is None else {point.name: point.value for point in entry_points(group=self.group)}
+        """The entry points of installed packages."""
+        return {} if self.group is None else {point.name: point.value for point in installed(self.group)}
 
 
 def _same(old: Any, new: Any) -> bool:
@@ -80,6 +81,17 @@ def _same(old: Any, new: Any) -> bool:
         return entry if isinstance(entry, str) else (f"{entry.__module__}:{entry.__qualname__}")
 
     return identity(old) == identity(new)
+
+
+def installed(group: str) -> EntryPoints:
+    """Return the entry points of a group in all installed packages."""
+    return _installed_on(tuple(sys.path)).select(group=group)
+
+
+@lru_cache(maxsize=1)
+def _installed_on(_: tuple[str, ...]) -> EntryPoints:
+    """Read the lists of all packages once for each search path: every reading takes milliseconds."""
+    return entry_points()
 
 
 def load_entry(entry: str) -> Any:

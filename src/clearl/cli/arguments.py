@@ -1,4 +1,4 @@
-"""From flags to checked values: tyro reads them and draws the help; errors are one line, as for a config file."""
+"""From flags to checked values: errors are one line, as for a config file; tyro draws the help."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, make_dataclass
 from itertools import pairwise
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from clearl.config import Setting, owned_settings, settings, settings_of
 from clearl.errors import ConfigError, UnknownNameError
@@ -47,40 +47,47 @@ def _named_imports(argv: Sequence[str]) -> list[str]:
 def _given(kind: type, known: Mapping[str, Setting], argv: Sequence[str], *, verb: str, about: str) -> dict[str, Any]:
     """Return the values that `argv` gives, by name. `--help` prints and exits."""
     positionals = _positionals(kind)
-    wants_help = any(token in ("-h", "--help") for token in argv)
-    given = set() if wants_help else _check(argv, known, positionals, verb)
-    needed = [name for name, setting in known.items() if setting.default is MISSING and name not in given]
-    if needed and not wants_help:
+    if any(token in ("-h", "--help") for token in argv):
+        _print_help(known, positionals, verb=verb, about=about)
+    texts = _texts(argv, known, positionals, verb)
+    needed = [name for name, setting in known.items() if setting.default is MISSING and name not in texts]
+    if needed:
         shown = " and ".join(name.upper() if name in positionals else _flag(name) for name in needed)
         raise ConfigError(f"{verb} needs {shown}; clearl {verb} --help says more")
-    texts = _read_with_tyro(argv, known, positionals, verb=verb, about=about)
-    return {name: _value(setting, texts[name]) for name, setting in known.items() if name in given}
+    return {name: _value(setting, texts[name]) for name, setting in known.items() if name in texts}
 
 
-def _check(argv: Sequence[str], settings: Mapping[str, Setting], positionals: Sequence[str], verb: str) -> set[str]:
-    """Return the names of the fields that `argv` gives. Refuses what tyro would refuse, but in one line."""
-    given: list[str] = []
+def _texts(
+    argv: Sequence[str], settings: Mapping[str, Setting], positionals: Sequence[str], verb: str
+) -> dict[str, Any]:
+    """Return the fields that `argv` gives, each as text, as a truth value or, where it takes many, as texts."""
+    texts: dict[str, Any] = {}
     free = [name for name in positionals if settings[name].kind is not tuple]
     many = [name for name in positionals if settings[name].kind is tuple]
     tokens = iter(argv)
     for token in tokens:
         if not token.startswith("-"):
             if not (free or many):
-                raise ConfigError(f"{verb} does not take {token!r}; {_remedy(given, settings, token)}")
-            given.append(free.pop(0) if free else many[0])
+                raise ConfigError(f"{verb} does not take {token!r}; {_remedy(list(texts), settings, token)}")
+            if free:
+                texts[free.pop(0)] = token
+            else:
+                texts[many[0]] = (*texts.get(many[0], ()), token)
             continue
         flag, has_value, value = token.partition("=")
         setting = _named(flag, settings, positionals, verb)
-        if setting.kind is bool and has_value:
-            raise ConfigError(f"{flag} takes no value: say {_flag(setting.name)} or {_flag('no_' + setting.name)}")
-        if setting.kind is not bool and not has_value:
+        if setting.kind is bool:
+            if has_value:
+                raise ConfigError(f"{flag} takes no value: say {_flag(setting.name)} or {_flag('no_' + setting.name)}")
+            value = flag.replace("_", "-") == _flag(setting.name)
+        elif not has_value:
             value = next(tokens, "")
             if not value or (value.startswith("-") and not _is_number(value)):
                 raise ConfigError(f"{flag} needs a value: {setting.expected}")
-        if setting.name in given:
+        if setting.name in texts:
             raise ConfigError(f"{flag} is given twice")
-        given.append(setting.name)
-    return set(given)
+        texts[setting.name] = value
+    return texts
 
 
 _HABITS = {
@@ -137,13 +144,8 @@ def _flags(settings: Mapping[str, Setting], positionals: Sequence[str]) -> Itera
                 yield _flag("no_" + name), setting
 
 
-def _read_with_tyro(
-    argv: Sequence[str], known: Mapping[str, Setting], positionals: Sequence[str], *, verb: str, about: str
-) -> dict[str, Any]:
-    """Return every flag as text, or as a truth value.
-
-    Parsed as strings so that our own validation reports bad values.
-    """
+def _print_help(known: Mapping[str, Setting], positionals: Sequence[str], *, verb: str, about: str) -> NoReturn:
+    """Let tyro draw the help of a verb, and exit."""
     import tyro
 
     fields: list[Any] = []
@@ -156,9 +158,8 @@ def _read_with_tyro(
         group: Any = make_dataclass(f"Group{index}", owned)
         marked = Annotated[group, tyro.conf.arg(name=heading), tyro.conf.OmitArgPrefixes]
         fields.append((f"group_{index}", marked, dataclasses.field(default_factory=group)))
-    flags = tyro.cli(make_dataclass("Flags", fields), args=list(argv), prog=f"clearl {verb}", description=about)
-    parts = [flags, *(getattr(flags, f"group_{index}") for index in range(len(groups)))]
-    return {name: value for part in parts for name, value in vars(part).items()}
+    tyro.cli(make_dataclass("Flags", fields), args=["--help"], prog=f"clearl {verb}", description=about)
+    raise AssertionError("tyro exits after the help")
 
 
 def _tyro_field(setting: Setting, positional: bool) -> Any:

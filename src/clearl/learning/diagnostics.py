@@ -102,9 +102,10 @@ def _half_gradient(
     Penalties on parameters owe to none.
     """
     ends = (output.policy, output.value)
-    found = torch.autograd.grad(total, ends, retain_graph=True, materialize_grads=True)
-    weights = (found[0] * columns[:, None], found[1] * columns)
-    return list(torch.autograd.grad(ends, parameters, weights, retain_graph=True, allow_unused=True))
+    slopes = torch.autograd.grad(total, ends, retain_graph=True, materialize_grads=True)
+    # Not `grad(ends, parameters, slopes)`: checking the shapes of `slopes`, torch would import SymPy, for 0.3 s.
+    owed = (output.policy * slopes[0] * columns[:, None]).sum() + (output.value * slopes[1] * columns).sum()
+    return _gradient(owed, parameters)
 
 
 def _norm(gradient: Sequence[Tensor | None]) -> float:

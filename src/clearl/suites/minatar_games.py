@@ -6,7 +6,6 @@ import functools
 import importlib.util
 import sys
 from collections.abc import Sequence
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -14,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from clearl.errors import MissingExtraError
+from clearl.registry import installed
 
 ENTRY_POINT_GROUP = "clearl.minatar_games"
 
@@ -60,7 +60,7 @@ class PackageGame:
 @functools.cache
 def find_game(name: str) -> Game:
     """Return the installed faster game of that name, else the package's own. Both play alike, bit for bit."""
-    for entry in entry_points(group=ENTRY_POINT_GROUP, name=name):
+    for entry in installed(ENTRY_POINT_GROUP).select(name=name):
         return entry.load()
     return PackageGame(name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoints
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ def without_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], No
     """Call it, and no other distribution is installed any more."""
 
     def hide() -> None:
-        monkeypatch.setattr(minatar_games, "entry_points", lambda **_: [])
+        monkeypatch.setattr(minatar_games, "installed", lambda _: EntryPoints())
         find_game.cache_clear()
 
     yield hide
