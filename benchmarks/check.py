@@ -40,7 +40,8 @@ _SLOW = 2_000.0
 _PEER_SECONDS = 60
 _MAY_NOT_RUN = "sample-factory"
 # The first and the last evaluation always take place: of one step of one episode, they cost nothing.
-_NO_EVALUATION = {"eval_every_frames": 10**12, "eval_episodes": 1, "eval_max_steps": 1}
+_NEVER = 10**12
+_NO_EVALUATION = {"eval_every_frames": _NEVER, "eval_episodes": 1, "eval_max_steps": 1}
 # One worker that does nothing but step an environment in Python: what that prints costs it more than any other.
 _PLAIN = {
     "preset": None, "tasks": (), "imports": ("benchmarks.chatty",), "method": "baseline", "workers": 1, "slots": 32,
@@ -97,12 +98,17 @@ def rate_ratio(
         guess, ratios = train(config, options.seconds, _SLOW).frames_per_s, []  # not counted: how long the others take
         for repeat in range(options.repeats + options.repeats % 2):  # as often the one first as the other
             pair = [config, other] if repeat % 2 == 0 else [other, config]
-            spent, frames = seconds_for_the_same(pair, long_enough(config, options.seconds, guess), guess)
+            spent, frames = seconds_for_the_same(pair, run_s(config, options.seconds, guess), guess)
             guess = frames / statistics.mean(spent)
             ratios.append(spent[1] / spent[0] if repeat % 2 == 0 else spent[0] / spent[1])
         return ratios
 
     return values
+
+
+def run_s(config: RunConfig, seconds: float, guess_frames_per_s: float) -> float:
+    """Return `seconds`, or more where evaluation needs them for its share; runs without evaluation do not."""
+    return seconds if config.eval_every_frames == _NEVER else long_enough(config, seconds, guess_frames_per_s)
 
 
 def rate_over_peer(name: str) -> Callable[[Options], list[float]]:
@@ -170,6 +176,17 @@ GUARDS: dict[str, Guard] = {
     "dict": Guard(
         "Dict observation / the same numbers in one Box", 0.90, 0.03,
         rate_ratio("minatar", {**_SHAPES, "suite": "gym:Parts-v0"}, {**_SHAPES, "suite": "gym:Whole-v0"}),
+    ),
+    # An update with so many more unrolls must not cost more than they do.
+    "both": Guard(
+        "`pairs: both` / `pairs: either`, replay_ratio 1, minatar", 1 / 2, 0.05,
+        rate_ratio("minatar", {"pairs": "both", **_NO_EVALUATION}, {"pairs": "either", **_NO_EVALUATION}),
+    ),
+    "both-half": Guard(
+        "`pairs: both` / `pairs: either`, replay_ratio 0.5, minatar", 1 / 1.5, 0.05,
+        rate_ratio(
+            "minatar", {"pairs": "both", "replay_ratio": 0.5, **_NO_EVALUATION}, {"pairs": "either", **_NO_EVALUATION}
+        ),
     ),
     "replay-atari": Guard(
         "CLEAR's rate / baseline's, atari", 0.95, 0.03, rate_ratio("atari", {}, {"method": "baseline"})

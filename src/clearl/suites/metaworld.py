@@ -41,6 +41,7 @@ class MetaWorldSuite(EnvironmentSuite):
     """Meta-World's tasks by the names of its third version, without the ending."""
 
     name = "metaworld"
+    slow_steps: ClassVar[bool] = True
     default_tasks: ClassVar[tuple[str, ...]] = CW10
     known_tasks: ClassVar[tuple[str, ...]] = TASKS
     settings: ClassVar[type | None] = None

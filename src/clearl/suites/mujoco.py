@@ -93,6 +93,7 @@ class MujocoSuite(EnvironmentSuite):
     """Robots that run, hop, swim and reach, as Gymnasium has them (v5)."""
 
     name = "mujoco"
+    slow_steps: ClassVar[bool] = True
     default_tasks: ClassVar[tuple[str, ...]] = ("half_cheetah", "half_cheetah?direction=backward")
     known_tasks: ClassVar[tuple[str, ...]] = tuple(
         f"{name}{ending}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -41,16 +42,16 @@ class ObservationPart:
     def name(self) -> str:
         return "/".join(map(str, self.path))
 
-    @property
+    @cached_property
     def channel_axis(self) -> int | None:
         """The axis of an image's channels; it becomes the first axis."""
         if self.kind != "box" or len(self.shape) != 3:
             return None
         return 0 if self.shape[0] in IMAGE_CHANNELS and self.shape[2] not in IMAGE_CHANNELS else 2
 
-    @property
+    @cached_property
     def spec(self) -> PartSpec:
-        """The part as frames hold it: (C, H, W) or (D,)."""
+        """The part as frames hold it: (C, H, W) or (D,). Needed at every step of every environment."""
         if self.kind == "one_hot":
             return PartSpec((sum(self.counts),), "bool")
         if self.kind == "box" and len(self.shape) == 2:

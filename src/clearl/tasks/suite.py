@@ -80,3 +80,10 @@ class DescribesActions(Protocol):
     def actions(self, task: str) -> TaskActions:
         """Return the actions of a task, and how they become what its environments take."""
         ...
+
+
+@runtime_checkable
+class StepsSlowly(Protocol):
+    """A suite that says whether a step of its environments takes longer than the policy's answer, as physics does."""
+
+    slow_steps: bool

@@ -38,6 +38,12 @@ def test_figures_that_are_not_measured_again_stay(tmp_path: Path) -> None:
     assert found == {"replay": 2.0, "help": 3.0}
 
 
+def test_runs_without_evaluation_are_no_longer_than_asked_for() -> None:
+    config = check.workload("minatar")
+    never = check.workload("minatar", **check._NO_EVALUATION)
+    assert check.run_s(never, 1.0, 50_000.0) == 1.0 < check.run_s(config, 1.0, 50_000.0)
+
+
 MEASURED = [
     {"name": "clearl", "frames_per_s": 30.0, "settings": {}},
     {"name": "sb3-a2c", "frames_per_s": 10.0, "settings": {}},

@@ -4,6 +4,8 @@ import pytest
 
 from clearl.runtimes.local.backend import default_workers
 from clearl.spaces import TaskSpec, discrete_spec
+from clearl.suites import SUITES
+from clearl.tasks.suite import StepsSlowly
 
 MINATAR = discrete_spec((10, 10, 10), "bool", 6)
 ATARI = discrete_spec((1, 84, 84), "uint8", 18, stack=4, frames_per_step=4)
@@ -20,3 +22,13 @@ def test_workers_follow_from_cores_slots_and_the_size_of_observations(
     spec: TaskSpec, cores: int, slots: int, workers: int
 ) -> None:
     assert default_workers(cores, slots, spec) == workers
+
+
+def test_slow_steps_are_worth_a_worker_for_every_core() -> None:
+    assert default_workers(2, 16, MINATAR, slow_steps=True) == 2
+    assert default_workers(64, 16, MINATAR, slow_steps=True) == 4
+
+
+@pytest.mark.parametrize("name", ["mujoco", "metaworld"])
+def test_suites_of_physics_say_that_their_steps_are_slow(name: str) -> None:
+    assert isinstance(SUITES.get(name), StepsSlowly)
