@@ -1,4 +1,4 @@
-"""A method of one's own: what is trained is pulled back to the parameters that it started from."""
+"""A method of your own: pull the trained parameters back to their initial values."""
 # clearl run --imports examples.own_method --method pull-to-start+clear --pull-weight 0.05 --out runs/mine
 
 from dataclasses import dataclass

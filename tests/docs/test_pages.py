@@ -11,6 +11,7 @@ import pytest
 
 from clearl.cli.main import VERBS
 from clearl.config import resolve, settings
+from clearl.errors import UnknownNameError
 from clearl.protocols import PROTOCOLS
 from clearl.records import schema
 from clearl.reproduce.sweep import load_sweep
@@ -130,3 +131,12 @@ def test_every_measure_of_a_report_has_its_formula() -> None:
     page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     assert len(keys) > 10
     assert [key for pair in keys for key in pair if key and f"`{key}`" not in page] == []
+
+
+def test_messages_that_troubleshooting_quotes_are_in_the_code() -> None:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    joined = re.sub(r'"\s*f?"', "", code) + str(UnknownNameError("Gymnasium id", "A-v0", ()))
+    quoted = re.findall(r"^\| `([^`]+)`", page, flags=re.M)
+    assert len(quoted) > 5
+    assert [text for text in quoted if text not in joined] == []

@@ -118,3 +118,10 @@ def test_every_page_is_in_the_search_index(site: Path) -> None:
     }
     shown = {path.relative_to(site).as_posix() for path in site.rglob("*.html")} - {"404.html"}
     assert shown - located - {"index.html"} == set()
+
+
+def test_no_page_stands_twice_in_the_navigation() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    pages = re.findall(r"[\w./-]+\.md", nav)
+    assert len(pages) > 40
+    assert [page for page in pages if pages.count(page) > 1] == []

@@ -12,13 +12,13 @@ from clearl.report.arms import label
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 HEAD = """# Leaderboard
 
-Generated from the summaries of the published reports. Arms are sorted by the normalised cumulative score: 1 is the
-reference of that report (simultaneous training where it was run, else separate training, else the best arm). Brackets
-are 95 % intervals over tasks and seeds; where they overlap, the order says nothing. *Kept* is the share of a task's
-score that is left after an absence, mean over tasks. [Metrics](../metrics.md) has the formulas, [Results](README.md)
-the conditions.
+This page is generated from the published reports. Arms are sorted by their normalised cumulative score: 1 is the
+reference of the report (simultaneous training, or else separate training, or else the best arm). Brackets are 95 %
+intervals over tasks and seeds; if two overlap, their order means nothing. *Kept* is the share of a task's score that is
+left after an absence, as a mean over tasks. [Metrics](../metrics.md) has the formulas, [Results](README.md) the
+conditions.
 
-Make one of your own runs:
+Make a leaderboard of your own runs:
 
 ```sh
 clearl leaderboard runs --out leaderboard
@@ -36,7 +36,7 @@ def _section(path: Path) -> str:
     experiment, tasks = path.parts[-3:-1]
     arms: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["arms"]
     ranked = sorted(arms.items(), key=lambda item: -(_score(item[1]).get("value") or 0.0))
-    lines = ["| arm | told of boundaries | seeds | normalised score | kept |", "|---|---|---|---|---|"]
+    lines = ["| arm | needs boundaries | seeds | normalised score | kept |", "|---|---|---|---|---|"]
     lines += [_row(name, arm) for name, arm in ranked]
     return f"## {experiment}, {tasks}\n\n[The report]({experiment}/README.md)\n\n" + "\n".join(lines)
 
