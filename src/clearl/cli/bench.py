@@ -12,8 +12,8 @@ from clearl.bench.workloads import WORKLOADS, workload
 from clearl.cli.arguments import POSITIONAL, parse
 from clearl.config import Between
 
-ABOUT = """Measure environments, inference and the learner alone on all cores, then a real run with replay and
-evaluation, and print what the run achieves of the ideal, 1 / (sum of 1 / rate). Leave the machine alone meanwhile."""
+ABOUT = """Measure environments, inference and the learner separately on all cores, then a real run with replay and
+evaluation. Print the run's speed as a share of the ideal, 1 / (sum of 1 / rate). Do not use the machine meanwhile."""
 
 
 @dataclass(frozen=True)

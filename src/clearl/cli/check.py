@@ -18,7 +18,7 @@ from clearl.plugins import import_plugins
 if TYPE_CHECKING:
     from clearl.tasks.checker import EnvFinding
 
-ABOUT = "Play environments at random and say what would hurt training, with the remedy. Exit code 1 if one cannot work."
+ABOUT = "Play random actions and report what would hurt training, with the remedy. Exit code 1 if training cannot work."
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from clearl.cli.showing import show_report
 from clearl.config import Between, RunConfig, resolve
 
 ABOUT = """Train the plain baseline and CLEAR on the same cyclic sequence of MinAtar tasks, and show what each of them
-forgets. Two games take at most ten minutes on two cores; --fast takes three control schemes of one game."""
+forgets. Two games take at most ten minutes on two cores; --fast uses three control schemes of one game."""
 
 ARMS = {"sequential": "baseline", "clear": "clear"}
 """The arms by the names that reports know, and the method of each."""

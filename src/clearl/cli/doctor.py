@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clearl.cli.arguments import parse
 
-ABOUT = "Say what is installed, what is missing and how to get it, and what this machine offers."
+ABOUT = "Show what is installed, what is missing and how to install it, and what this machine offers."
 SIGNS = {"ok": "+", "missing": "-", "hint": "!"}
 
 

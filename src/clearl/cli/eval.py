@@ -11,7 +11,7 @@ from clearl.cli.arguments import POSITIONAL, Imports, Trust, parse
 from clearl.cli.output import tell_origin, warn
 from clearl.config import Between
 
-ABOUT = "Play whole episodes of every task with the newest good checkpoint of a run, and print the unclipped scores."
+ABOUT = "Play whole episodes of every task with the newest valid checkpoint of a run, and print the unclipped scores."
 
 
 @dataclass(frozen=True)

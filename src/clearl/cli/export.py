@@ -9,7 +9,7 @@ from typing import Annotated
 from clearl.cli.arguments import POSITIONAL, Imports, Trust, parse
 from clearl.cli.output import tell_origin
 
-ABOUT = """Write the agent of the newest good checkpoint into a directory of its own.
+ABOUT = """Write the agent of the newest valid checkpoint to a directory of its own.
 
 clearl: agent.safetensors and agent.json, for clearl.load_agent(OUT). onnx: policy.onnx, which needs onnxruntime only.
 torch: policy.pt2, which needs torch only. policy.json then describes inputs, outputs and tasks; see docs/export.md."""

@@ -10,9 +10,9 @@ from clearl.cli.arguments import POSITIONAL, parse
 from clearl.cli.output import tell
 from clearl.config import Between
 
-ABOUT = """Drop a task's unrolls from the replay buffer of a run that is not running, and with them from later cloning.
-What the network has learnt stays, and the rest of the buffer stays a uniform sample. clearl resume or clearl run --from
-go on."""
+ABOUT = """Delete a task's unrolls from the replay buffer of a stopped run, so that they are no longer trained on or
+cloned. What the network has learnt stays, and the rest of the buffer remains a uniform sample. Continue with clearl
+resume or clearl run --from."""
 
 
 @dataclass(frozen=True)

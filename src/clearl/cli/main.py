@@ -17,24 +17,24 @@ from clearl.errors import ClearlError, UnknownNameError, os_problem
 from clearl.runtimes.host import open_standard_descriptors
 
 VERBS = {
-    "demo": "forgetting and its cure, on this machine, in minutes, with a report",
+    "demo": "see forgetting and its cure in minutes, with a report",
     "run": "train an agent on a stream of tasks; the same command resumes",
-    "resume": "go on with a run where it stopped, with its own settings",
-    "reproduce": "one experiment of the paper: its arms, seeds, figures and tables",
-    "sweep": "arms, settings and seeds out of a file, several runs at a time, one report",
-    "memory": "what a run remembers: its replay buffer, task by task",
-    "forget": "drop a task from the memory of a run",
-    "watch": "a live page of runs in the browser",
-    "report": "page, figures and tables out of run directories",
-    "leaderboard": "methods x suites out of run directories",
-    "eval": "how well the trained agent does, task by task",
+    "resume": "continue a run where it stopped, with its own settings",
+    "reproduce": "run an experiment of the paper: arms, seeds, figures and tables",
+    "sweep": "run arms, settings and seeds from a file, with one report",
+    "memory": "show what the replay buffer of a run holds, task by task",
+    "forget": "delete a task from the replay buffer of a run",
+    "watch": "follow runs live in the browser",
+    "report": "compare runs: a page, figures and tables",
+    "leaderboard": "rank the methods of run directories on each suite",
+    "eval": "evaluate the trained agent, task by task",
     "video": "watch the trained agent play",
-    "export": "the trained agent as files that need no run directory",
-    "push": "the trained agent, with a model card, to the Hugging Face hub",
-    "check": "is this environment fit for training, and if not, what to change",
-    "bench": "how fast training is here, next to what this machine could do at best",
-    "list": "methods, suites, tasks, protocols, presets, runtimes, torsos",
-    "doctor": "what is installed, what is missing, and how to get it",
+    "export": "write the trained agent to files that need no run directory",
+    "push": "upload the trained agent to the Hugging Face hub, with a model card",
+    "check": "check that an environment is fit for training, with remedies",
+    "bench": "measure training speed against the ideal on this machine",
+    "list": "list methods, suites, tasks, protocols, presets, runtimes, torsos",
+    "doctor": "show what is installed, what is missing, and how to install it",
 }
 INTERRUPTED = 130
 
@@ -46,7 +46,7 @@ def usage() -> str:
     head = (
         f"clearl {__version__}: one agent, a stream of tasks, nothing forgotten (CLEAR)\n\nusage: clearl VERB [flags]\n"
     )
-    return "\n".join([head, *lines, "\nclearl VERB --help says more about a verb."])
+    return "\n".join([head, *lines, "\nclearl VERB --help describes a verb and its flags."])
 
 
 def run_command() -> NoReturn:

@@ -13,8 +13,8 @@ from clearl.cli.output import tell, warn
 if TYPE_CHECKING:
     from clearl.memory import Memory
 
-ABOUT = """Show what the replay buffer of a run holds: unrolls, frames, bytes, ages and returns by task. Reads the run
-without touching it, while it trains or afterwards, and names damaged files."""
+ABOUT = """Show what the replay buffer of a run holds: unrolls, frames, bytes, ages and returns by task. Only reads the
+run, during training or afterwards, and names damaged files."""
 _HEAD = ("task", "unrolls", "share", "frames", "bytes", "median age", "return")
 _WIDTHS = (8, 6, 9, 9, 11, 8)
 _TASK_WIDTH = 80 - sum(_WIDTHS) - len(_WIDTHS)

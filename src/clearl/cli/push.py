@@ -10,7 +10,7 @@ from typing import Annotated
 from clearl.cli.arguments import POSITIONAL, Imports, Trust, parse
 from clearl.cli.output import tell_origin
 
-ABOUT = """Upload the agent of the newest good checkpoint, with a model card, to the Hugging Face hub.
+ABOUT = """Upload the agent of the newest valid checkpoint, with a model card, to the Hugging Face hub.
 
 clearl.load_agent("hf:ORG/NAME") loads it anywhere. Log in first, with `hf auth login` or HF_TOKEN."""
 

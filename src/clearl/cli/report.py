@@ -10,7 +10,7 @@ from clearl.cli.arguments import POSITIONAL, parse
 from clearl.cli.showing import show_report
 
 ABOUT = """Compare runs: index.html (opens offline), figures (svg, png), tables (md, csv, tex) and summary.json.
-Runs that differ only in their seed make one arm; directories are searched for runs."""
+Runs that differ only in their seed form one arm; directories are searched for runs."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from clearl.runtimes.host import cores
 if TYPE_CHECKING:
     from clearl.reproduce.forecast import SequenceForecast
 
-ABOUT = "Run all arms and seeds of one experiment of the paper, then draw its report. The same command goes on.\n" + (
+ABOUT = "Run all arms and seeds of one experiment of the paper, then write its report. The same command resumes.\n" + (
     "\n".join(f"  {name}: {each.paper}: {each.about}" for name, each in EXPERIMENTS.items())
 )
 

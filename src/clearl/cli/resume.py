@@ -13,8 +13,8 @@ from clearl.errors import RunDirectoryError
 from clearl.plugins import import_asked, named_modules
 from clearl.records.run_dir import CONFIG_FILE, RunDir
 
-ABOUT = """Go on with a run from its newest good checkpoint, with the settings that it was started with.
-Flags may change what does not touch learning: evaluation, checkpoints, mirrors, device, workers; others are refused."""
+ABOUT = """Continue a run from its newest valid checkpoint, with its own settings. Flags may
+change what does not affect learning: evaluation, checkpoints, mirrors, device, workers; others are refused."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from clearl.runtimes.local.processes import prewarm
 if TYPE_CHECKING:
     from clearl.tasks.plan import Plan
 
-ABOUT = """Train one agent on a stream of tasks. The same command on the same directory goes on where it stopped.
+ABOUT = """Train one agent on a stream of tasks. The same command on the same directory resumes where it stopped.
 Settings come from the defaults, then --preset, then --config, then the flags below; `none` unsets one."""
 
 

@@ -13,8 +13,8 @@ from clearl.plugins import import_asked
 from clearl.runtimes.host import cores
 
 ABOUT = (
-    "Run every arm, setting and seed of sweep files, one file after the other, then draw a report of each. The same "
-    "command goes on where it was stopped; OUT/status.txt says in one line what is done, what runs and what is next."
+    "Run every arm, setting and seed of sweep files, one file after another, then write a report of each. The same "
+    "command resumes where it stopped; OUT/status.txt says in one line what is done, what is running and what is next."
 )
 
 

@@ -12,10 +12,10 @@ from clearl.config import Between
 from clearl.errors import ConfigError
 from clearl.records.run_dir import file_name
 
-ABOUT = """Let the newest good checkpoint of a run play, and write what it sees as .gif or .mp4, with task and score.
+ABOUT = """Let the newest valid checkpoint of a run play, and write what it sees to .gif or .mp4, with task and score.
 
-With --switch, the task plays twice, side by side: with the weights of that switch, and with those that the next
-segment ended with, so that forgetting can be seen. A run keeps weights of its last switches (--keep-switch-weights)."""
+With --switch, the task plays twice, side by side: with the weights at that switch, and with those at the end of the
+next segment, which shows forgetting. A run keeps the weights of its last switches (--keep-switch-weights)."""
 
 
 @dataclass(frozen=True)

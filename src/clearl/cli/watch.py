@@ -9,8 +9,8 @@ from typing import Annotated
 from clearl.cli.arguments import POSITIONAL, parse
 from clearl.config import Between
 
-ABOUT = """A page of one run, several, or all below a directory, running or finished. It follows runs as they grow, and
-needs no network: it is served on this machine's loopback address. Ctrl-C ends it; runs are only read."""
+ABOUT = """Serve a page of one run, several runs, or all below a directory, running or finished. The page follows runs
+as they grow. It needs no network: the address is this machine's loopback. Ctrl-C ends it; runs are only read."""
 
 
 @dataclass(frozen=True)
