@@ -1,9 +1,10 @@
 """Results that ship: the report of an experiment, taken into docs/results with how it was obtained.
 
     python tools/publish_results.py OUT NAME COMMIT [SEEDS]    after clearl reproduce NAME --out OUT [--seeds SEEDS]
-    python tools/publish_results.py OUT FILE.yaml COMMIT       after clearl sweep FILE.yaml --out OUT
+    python tools/publish_results.py OUT FILE.yaml COMMIT [ARM] after clearl sweep FILE.yaml --out OUT
 
-Nothing is written by hand. Of a sweep, the comment at the top of the file says what it asks.
+Nothing is written by hand. Of a sweep, the comment at the top of the file says what it asks; with ARM the other arms
+are compared with that one, paired by seed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
+import paired_arms
 
 from clearl.records.table import MetricsTable
 from clearl.report.load import load_runs
@@ -45,7 +47,7 @@ def publish(out: Path, name: str, commit: str, seeds: int | None) -> None:
     (target / "README.md").write_text("\n".join(page), encoding="utf-8")
 
 
-def publish_sweep(out: Path, file: Path, commit: str) -> None:
+def publish_sweep(out: Path, file: Path, commit: str, arm: str | None) -> None:
     """Copy the report of a sweep, and write the page that shows it."""
     sweep, target = load_sweep(file), ROOT / "docs" / "results" / file.stem
     shutil.rmtree(target, ignore_errors=True)
@@ -54,6 +56,10 @@ def publish_sweep(out: Path, file: Path, commit: str) -> None:
     about = " ".join(line.removeprefix("#").strip() for line in takewhile(lambda line: line.startswith("#"), lines))
     page = [f"# {sweep.title}", "", about, ""]
     page += _sequence(out, list(sweep.runs), out / "reports" / file.stem, target, "What came out")
+    if arm is not None:
+        summary = json.loads((target / file.stem / "summary.json").read_text(encoding="utf-8"))
+        measure = f"Cumulative score over that of {arm} with the same seed, mean of the tasks on the log scale."
+        page += ["### Paired by seed", "", measure, "", paired_arms.table(summary, arm), ""]
     command = f"$ clearl sweep {file.parent.name}/{file.name} --out runs/evidence"
     page += ["## How it was obtained", "", "```console", command, "```", "", f"Code: commit `{commit}`.", ""]
     (target / "README.md").write_text("\n".join(page), encoding="utf-8")
@@ -143,6 +149,6 @@ def _findings(findings: list[dict]) -> list[str]:
 
 if __name__ == "__main__":
     if sys.argv[2].endswith(".yaml"):
-        publish_sweep(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
+        publish_sweep(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4] if len(sys.argv) > 4 else None)
     else:
         publish(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]) if len(sys.argv) > 4 else None)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import formulas
-import leaderboard
 import navigation
 import notebooks
 import reference
@@ -21,7 +20,7 @@ def on_config(config: Any) -> Any:
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the generated pages."""
-    for path, text in {**reference.pages(), **notebooks.pages(), **leaderboard.pages()}.items():
+    for path, text in {**reference.pages(), **notebooks.pages()}.items():
         files.append(File.generated(config, path, content=text))
     return files
 

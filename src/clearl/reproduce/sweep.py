@@ -147,8 +147,11 @@ def _mapping(given: Any, what: str, path: Path) -> dict[str, Any]:
 
 
 def _name(arm: str, point: Point) -> str:
-    """Name an arm as the report names arms that differ in a setting: `clear [entropy_weight=0.03]`."""
-    shown = ", ".join(f"{key}={_short(value)}" for key, value in point.items())
+    """Name an arm as the report names arms that differ in a setting: `clear [entropy_weight=0.03]`.
+
+    Paths and reports add the position of a probe themselves, so that all positions are probes of one arm.
+    """
+    shown = ", ".join(f"{key}={_short(value)}" for key, value in point.items() if key != "probe_position")
     return f"{arm} [{shown}]".strip() if shown else arm or "run"
 
 

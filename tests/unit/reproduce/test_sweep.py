@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from clearl.errors import ClearlError
+from clearl.errors import ClearlError, MissingExtraError
 from clearl.reproduce.sweep import Sweep, command_lines, load_sweep
+from clearl.wiring import run_frames
 
 BASE = "preset: minatar\nsettings: {tasks: [breakout, asterix], frames_per_visit: 1000}\n"
 
@@ -115,8 +116,21 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "file", sorted((Path(__file__).parents[3] / "experiments").glob("*.yaml")), ids=lambda f: f.stem
 )
-def test_every_experiment_that_ships_is_listed_with_its_number_of_runs(file: Path) -> None:
+def test_every_experiment_that_ships_is_listed_with_its_runs_and_frames(file: Path) -> None:
     table = (file.parent / "README.md").read_text()
     (row,) = [line for line in table.splitlines() if line.startswith("|") and f"`{file.name}`" in line]
     files = [file.parent / name for name in re.findall(r"`([\w-]+\.yaml)`", row)]
-    assert sum(len(load_sweep(each).runs) for each in files) == int(row.split("|")[3])
+    runs = [run for each in files for run in load_sweep(each).runs]
+    assert len(runs) == int(row.split("|")[3])
+    try:
+        frames = sum(run_frames(run.config) for run in runs)
+    except MissingExtraError as error:
+        pytest.skip(str(error))
+    assert frames / 1e6 == float(row.split("|")[4].replace(",", ""))
+
+
+def test_all_positions_of_a_probe_are_of_one_arm(tmp_path: Path) -> None:
+    text = "arms: {clear: {protocol: probe, probe_task: asterix}}\ngrid: {probe_position: [0, 1]}"
+    runs = sweep(tmp_path, text).runs
+    assert [run.arm for run in runs] == ["clear", "clear"]
+    assert [run.path for run in runs] == [f"runs/mine/clear-probe-{position}/seed-0" for position in (0, 1)]

@@ -1,0 +1,51 @@
+"""Write docs/results/leaderboard.md and .json from the archived rows of the published experiments.
+
+    python tools/publish_leaderboard.py
+
+The page is the one of `clearl leaderboard` with a note on its runs. Sweeps that chose constants are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+from archive_runs import ARCHIVES, unpack
+
+from clearl.report import make_leaderboard
+
+RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
+EXPERIMENTS = ("e1-schemes", "e2-short", "e2-games", "e3-rivals", "e4-short", "e4-recurrent", "e5-doom", "e6-atari")
+"""Experiments whose runs are ranked once their rows are archived."""
+COMMAND = "clearl leaderboard runs/evidence/runs --out leaderboard"
+NOTE = """
+The runs are those of {names}, whose rows ship in `experiments/rows` ([Results](README.md) has the conditions).
+They shared the machine with other work: frames/s are no measure of speed ([Performance](../performance.md)).
+"""
+
+
+def archived(archives: Path) -> list[str]:
+    """Return the experiments that can be ranked."""
+    return [name for name in EXPERIMENTS if (archives / f"{name}.tar.xz").is_file()]
+
+
+def publish(archives: Path, results: Path) -> None:
+    """Unpack the rows, rank them, and write page and numbers."""
+    names = archived(archives)
+    with tempfile.TemporaryDirectory() as place:
+        runs, board = Path(place, "evidence"), Path(place, "board")
+        for name in names:
+            unpack(runs, archives / f"{name}.tar.xz")
+        make_leaderboard([runs], board, command=COMMAND)
+        listed = ", ".join(f"`{name}`" for name in names)
+        page = (board / "leaderboard.md").read_text(encoding="utf-8")
+        head, made, boards = page.partition(f"Made by `{COMMAND}`.\n")
+        (results / "leaderboard.md").write_text(head + made + NOTE.format(names=listed) + boards, encoding="utf-8")
+        (results / "leaderboard.json").write_bytes((board / "leaderboard.json").read_bytes())
+    found = json.loads((results / "leaderboard.json").read_text(encoding="utf-8"))
+    print(f"leaderboard: {len(found)} rows from {', '.join(names)}")
+
+
+if __name__ == "__main__":
+    publish(ARCHIVES, RESULTS)
