@@ -11,14 +11,14 @@ from typing import Any
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
 SUITES = {
-    "MinAtar, two games": "e0a-pairs",
-    "MinAtar, control schemes": "e1-schemes",
-    "MinAtar, four games, short visits": "e2-short",
-    "MinAtar, four games": "e2-games",
-    "MiniGrid, LSTM": "e4-recurrent",
-    "Pendulum, control schemes": "control",
+    "MinAtar, two games": "e0a-pairs/e0a-pairs",
+    "MinAtar, control schemes": "e1-schemes/e1-schemes",
+    "MinAtar, four games, short visits": "e2-short/e2-short",
+    "MinAtar, four games": "e2-games/e2-games",
+    "MiniGrid, LSTM": "e4-recurrent/e4-recurrent",
+    "Pendulum, control schemes": "control/control-schemes",
 }
-"""Columns of the table and the results that each is read from; what is not published has no column."""
+"""Columns of the table and the sequence that each is read from; what is not published has no column."""
 START, END = "<!-- claims: written by tools/claims_table.py -->", "<!-- end of claims -->"
 
 Finding = dict[str, Any]
@@ -26,11 +26,11 @@ Finding = dict[str, Any]
 
 def read_findings(results: Path) -> dict[str, dict[str, Finding]]:
     """Return the findings of each published suite by the claim's id."""
-    files = {suite: sorted((results / name).glob("*/findings.json")) for suite, name in SUITES.items()}
+    files = {suite: results / sequence / "findings.json" for suite, sequence in SUITES.items()}
     return {
         suite: {finding["id"]: finding for finding in json.loads(file.read_text(encoding="utf-8"))}
-        for suite, found in files.items()
-        for file in found
+        for suite, file in files.items()
+        if file.exists()
     }
 
 
@@ -38,7 +38,7 @@ def table(found: dict[str, dict[str, Finding]]) -> str:
     """Write one row for each claim that was judged on one suite at least."""
     claims = {id_: finding["claim"] for findings in found.values() for id_, finding in findings.items()}
     judged = [id_ for id_ in claims if any(_effect(findings.get(id_)) for findings in found.values())]
-    heads = [f"[{suite}]({SUITES[suite]}/README.md)" for suite in found]
+    heads = [f"[{suite}]({Path(SUITES[suite]).parent}/README.md)" for suite in found]
     lines = [f"| claim | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
     lines += [
         f"| {claims[id_]} | {' | '.join(_cell(findings.get(id_)) for findings in found.values())} |" for id_ in judged

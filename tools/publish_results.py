@@ -31,20 +31,35 @@ FIGURES = ("returns-by-arm", "cumulative-by-task", "cumulative-bars", "retention
 
 
 def publish(out: Path, name: str, commit: str, seeds: int | None) -> None:
-    """Copy the reports of all sequences of one experiment, and write the page that shows them."""
+    """Copy the reports of an experiment's sequences, and write the page that shows them.
+
+    Sequences that were published before and have no report in `out` stay as they are.
+    """
     target = ROOT / "docs" / "results" / name
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
     experiment = EXPERIMENTS[name]
+    sections = published_sections(target / "README.md")
+    for report in (out / "reports" / name).iterdir():
+        shutil.rmtree(target / report.name, ignore_errors=True)
+        command = f"$ clearl reproduce {name} --scale laptop --only {report.name}"
+        lines = _sequence(out, _planned(name, report.name, seeds), report, target, report.name)
+        sections[report.name] = [*lines, *_origin(command + (f" --seeds {seeds}" if seeds else ""), commit)]
     page = [f"# {name}: {experiment.paper}", "", f"{experiment.about[0].upper()}{experiment.about[1:]}.", ""]
-    reports = sorted((out / "reports" / name).iterdir(), reverse=True)
-    for report in reports:
-        page += _sequence(out, _planned(name, report.name, seeds), report, target, report.name)
-    commands = [f"$ clearl reproduce {name} --scale laptop --only {report.name}" for report in reports]
-    commands = [command + (f" --seeds {seeds}" if seeds else "") for command in commands]
-    page += ["## How it was obtained", "", "```console", *commands, "```", ""]
-    page += [f"Code: commit `{commit}`.", ""]
+    page += [line for title in sorted(sections, reverse=True) for line in sections[title]]
     (target / "README.md").write_text("\n".join(page), encoding="utf-8")
+
+
+def published_sections(page: Path) -> dict[str, list[str]]:
+    """Return the lines of each sequence on a page, by its name."""
+    sections: dict[str, list[str]] = {}
+    if page.exists():
+        _, *parts = page.read_text(encoding="utf-8").split("\n## ")
+        for part in parts:
+            sections[part.partition("\n")[0]] = [*f"## {part}".rstrip("\n").split("\n"), ""]
+    return sections
+
+
+def _origin(command: str, commit: str) -> list[str]:
+    return ["### How it was obtained", "", "```console", command, "```", "", f"Code: commit `{commit}`.", ""]
 
 
 def publish_sweep(out: Path, file: Path, commit: str, arm: str | None) -> None:
@@ -61,7 +76,7 @@ def publish_sweep(out: Path, file: Path, commit: str, arm: str | None) -> None:
         measure = f"Cumulative score over that of {arm} with the same seed, mean of the tasks on the log scale."
         page += ["### Paired by seed", "", measure, "", paired_arms.table(summary, arm), ""]
     command = f"$ clearl sweep {file.parent.name}/{file.name} --out runs/evidence"
-    page += ["## How it was obtained", "", "```console", command, "```", "", f"Code: commit `{commit}`.", ""]
+    page += _origin(command, commit)
     (target / "README.md").write_text("\n".join(page), encoding="utf-8")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from clearl.cli.reproduce import main
+from clearl.errors import ConfigError
 from clearl.reproduce.catalog import EXPERIMENTS
 
 
@@ -27,12 +30,15 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_ends_with_its_report(name: str, out: Path) -> None:
+    if name == "mujoco":
+        pytest.importorskip("mujoco")
     done = reproduce(name, "--scale", "smoke", "--out", str(out))
     assert done.returncode == 0, done.stderr
     own = {
         "streams": "schemes-drift",
         "control": "control-schemes",
         "pendulum": "pendulum",
+        "mujoco": "half-cheetah",
         "changed-actions": "swapped",
     }
     report = out / "reports" / name / own.get(name, "schemes")
@@ -47,6 +53,17 @@ def test_shared_runs_are_run_once(tmp_path: Path) -> None:
     assert reproduce("interference", "--scale", "smoke", "--out", str(tmp_path)).returncode == 0
     shared = reproduce("stability", "--scale", "smoke", "--out", str(tmp_path))
     assert "3 of 5 runs are finished already" in shared.stdout
+
+
+def test_a_sequence_whose_package_is_missing_is_told_before_the_first_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = importlib.util.find_spec
+    hidden = lambda name, *rest: None if name == "mujoco" else found(name, *rest)  # noqa: E731
+    monkeypatch.setattr(importlib.util, "find_spec", hidden)
+    with pytest.raises(ConfigError, match=r"clearl\[mujoco\].*; or run --only control-schemes"):
+        main(["control", "--out", str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_dry_run_of_the_paper_says_what_is_missing() -> None:

@@ -10,16 +10,19 @@ from clearl.config import RunConfig
 from clearl.errors import ConfigError
 from clearl.methods import CORRECTIONS, METHODS, make_method, method_spellings
 from clearl.methods.method import Wrapper
+from clearl.spaces import TaskSpec
 from clearl.testing import METHOD_CHECKS
+from clearl.testing.methods import CONTINUOUS, SPEC
 
 WRAPPERS = [name for name in METHODS if issubclass(METHODS.get(name), Wrapper)]
 
 
+@pytest.mark.parametrize("spec", [SPEC, CONTINUOUS], ids=["discrete", "continuous"])
 @pytest.mark.parametrize("lstm", [False, True], ids=["feedforward", "lstm"])
 @pytest.mark.parametrize("name", method_spellings())
 @pytest.mark.parametrize("check", METHOD_CHECKS, ids=lambda check: check.__name__)
-def test_a_method(check: Callable[..., None], name: str, lstm: bool) -> None:
-    check(name, lstm)
+def test_a_method(check: Callable[..., None], name: str, lstm: bool, spec: TaskSpec) -> None:
+    check(name, lstm, spec)
 
 
 @pytest.mark.parametrize("lstm", [False, True], ids=["feedforward", "lstm"])

@@ -42,10 +42,14 @@ WHOLE = st.one_of(
     st.builds(spaces.MultiDiscrete, st.lists(st.integers(1, 4), min_size=1, max_size=3)),
     st.builds(spaces.MultiBinary, st.integers(1, 4)),
 )
+ENDS = [(0.0, 0.0), (-np.inf, np.inf), (0.0, np.inf), (-np.inf, -1.0), (-1e9, 1e9)]
 REAL = st.one_of(
     boxes([np.float32, np.float64]),
-    st.builds(lambda size: spaces.Box(-np.inf, np.inf, (size,)), st.integers(1, 3)),
-)
+    st.builds(
+        lambda ends, dtype: spaces.Box(*np.array(ends, dtype).T, dtype=dtype),
+        st.lists(st.sampled_from(ENDS), min_size=1, max_size=3), st.sampled_from([np.float32, np.float64]),
+    ),
+)  # fmt: skip
 PARTS = st.one_of(WHOLE, boxes([np.float32, np.uint8, np.float64]))
 
 
@@ -55,6 +59,10 @@ def nested(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         return st.one_of(tuples, st.dictionaries(st.sampled_from(["x", "y", "0"]), inner, min_size=1).map(spaces.Dict))
 
     return st.recursive(leaves, wrap, max_leaves=4)
+
+
+REFUSALS = ("images and vectors cannot share one network", "actions, b ")
+"""Of tasks that do not go together: by their observations, by their kinds of actions."""
 
 
 class Stop(Exception):
@@ -103,6 +111,7 @@ def test_any_space_trains_resumes_exports_and_acts_or_is_refused_by_name(example
 
 @given(
     observation=nested(PARTS), other=nested(PARTS), action=nested(st.one_of(WHOLE, REAL)),
+    second=st.none() | nested(st.one_of(WHOLE, REAL)),
     method=st.sampled_from(["clear", "ewc+clear", "progress-compress"]), lstm=st.booleans(), stack=st.integers(1, 2),
     masked=st.booleans(), normalise=st.booleans(), std=st.sampled_from(["network", "free"]),
 )  # fmt: skip
@@ -110,6 +119,7 @@ def check_spaces(
     observation: Any,
     other: Any,
     action: Any,
+    second: Any,
     method: str,
     lstm: bool,
     stack: int,
@@ -118,7 +128,7 @@ def check_spaces(
     std: str,
 ) -> None:
     space_suite.SPACES.clear()
-    space_suite.SPACES.update(a=(observation, action), b=(other, action))
+    space_suite.SPACES.update(a=(observation, action), b=(other, action if second is None else second))
     space_suite.MASKED[0] = masked
     config = RunConfig(
         **SMALL,
@@ -133,4 +143,4 @@ def check_spaces(
         try:
             check(config, Path(root))
         except ConfigError as error:
-            assert "images and vectors cannot share one network" in str(error)
+            assert any(reason in str(error) for reason in REFUSALS), error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from clearl.cli.arguments import POSITIONAL, parse
 from clearl.cli.main import INTERRUPTED
 from clearl.config import Between, RunConfig
-from clearl.errors import UnknownNameError
+from clearl.errors import ConfigError, MissingExtraError, UnknownNameError
 from clearl.reproduce.catalog import EXPERIMENTS, PlannedRun, Scale, guesses, planned_runs
 from clearl.runtimes.host import cores
 
@@ -28,7 +28,7 @@ class ReproduceArgs:
 
     name: Annotated[str, POSITIONAL, "an experiment, e.g. stability; they are listed above"]
     scale: Annotated[Scale, "smoke: seconds; laptop: MinAtar, about an hour; paper: as far as published"] = "laptop"
-    only: Annotated[str | None, "one of the scale's sequences of tasks (schemes, games, atari); default: all"] = None
+    only: Annotated[str | None, "one of the scale's sequences of tasks, e.g. schemes; default: all"] = None
     seeds: Annotated[int | None, Between(1, 1000), "runs of each arm; default: the scale's"] = None
     out: Annotated[str | None, "where runs and reports go; experiments share their runs; default: by the scale"] = None
     jobs: Annotated[int | None, Between(1, 1024), "runs at once; default: one for each core, 1 at paper scale"] = None
@@ -43,6 +43,7 @@ def main(argv: list[str]) -> int:
     if args.dry_run:
         return _dry_run(args.name, args.scale, runs, jobs)
     out = Path(args.out or f"runs/reproduce-{args.scale}")
+    _check_installed(runs)
 
     from clearl.cli.showing import show_report
     from clearl.reproduce.runner import is_finished, run_all
@@ -64,6 +65,20 @@ def _only(sequence: str | None, runs: list[PlannedRun]) -> list[PlannedRun]:
     if sequence is not None and sequence not in known:
         raise UnknownNameError("sequence of tasks of this experiment and scale", sequence, known)
     return [run for run in runs if sequence in (None, run.sequence)]
+
+
+def _check_installed(runs: Sequence[PlannedRun]) -> None:
+    """Refuse before the first run what a later sequence of tasks would lack."""
+    from clearl.wiring import run_frames
+
+    first = {run.sequence: run for run in reversed(runs)}
+    for run in first.values():
+        try:
+            run_frames(run.config)
+        except MissingExtraError as error:
+            others = [sequence for sequence in first if sequence != run.sequence]
+            hint = f"; or run {' or '.join(f'--only {sequence}' for sequence in others)}" if others else ""
+            raise ConfigError(f"{run.sequence}: {error}{hint}") from error
 
 
 def _dry_run(name: str, scale: Scale, runs: Sequence[PlannedRun], jobs: int) -> int:

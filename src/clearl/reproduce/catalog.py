@@ -108,9 +108,16 @@ EXPERIMENTS = {
         (),
         beyond=True,
     ),
+    "mujoco": Experiment(
+        "beyond the paper",
+        "robots of MuJoCo are learnt: HalfCheetah and Reacher, each alone",
+        ("sequential",),
+        (),
+        beyond=True,
+    ),
     "control": Experiment(
         "beyond the paper",
-        "CLEAR with continuous actions: Pendulum under three control schemes",
+        "CLEAR with continuous actions: Pendulum under three control schemes, HalfCheetah in two directions",
         ("simultaneous", "sequential", "clear", "clear-both"),
         (),
         beyond=True,
@@ -240,7 +247,17 @@ STREAMS = {
 
 CONTROL = {
     "smoke": [TaskSequence("control-schemes", "control-schemes", 1, {**_ONE_CORE, **_TINY, "cycles": 2})],
-    "laptop": [TaskSequence("control-schemes", "control-schemes", 5, _ONE_CORE)],
+    "laptop": [
+        TaskSequence("control-schemes", "control-schemes", 5, _ONE_CORE),
+        TaskSequence("directions", "mujoco", 5, _ONE_CORE),
+    ],
+}
+MUJOCO = {
+    "smoke": [TaskSequence("half-cheetah", "mujoco", 1, {**_ONE_CORE, **_TINY, "tasks": ("half_cheetah",)})],
+    "laptop": [
+        TaskSequence("half-cheetah", "mujoco", 5, {**_ONE_CORE, "tasks": ("half_cheetah",)}),
+        TaskSequence("reacher", "mujoco", 5, {**_ONE_CORE, "tasks": ("reacher",)}),
+    ],
 }
 PENDULUM = {
     "smoke": [TaskSequence("pendulum", "pendulum", 1, {**_ONE_CORE, **_TINY})],
@@ -259,7 +276,13 @@ CHANGED_ACTIONS = {
         ),
     ],
 }  # fmt: skip
-BEYOND = {"streams": STREAMS, "pendulum": PENDULUM, "control": CONTROL, "changed-actions": CHANGED_ACTIONS}
+BEYOND = {
+    "streams": STREAMS,
+    "pendulum": PENDULUM,
+    "mujoco": MUJOCO,
+    "control": CONTROL,
+    "changed-actions": CHANGED_ACTIONS,
+}
 
 
 @dataclass(frozen=True)

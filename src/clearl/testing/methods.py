@@ -9,29 +9,35 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from clearl.config import RunConfig
 from clearl.learning.learner import Learner
 from clearl.methods import make_method
 from clearl.methods.method import layers
 from clearl.nets.network import StepInput, as_module, build_network
-from clearl.spaces import discrete_spec
+from clearl.spaces import ActionSpec, TaskSpec, discrete_spec
 from clearl.types import Batch, Visit
 
 SPEC = discrete_spec((4,), "float32", 4)
+CONTINUOUS = TaskSpec(SPEC.observation, ActionSpec(bounded=(True, False, True, True)))
 STEPS, UNROLLS, BATCH_FRAMES, VISIT_UPDATES = 5, 6, 30, 8
 
 
 def check_method(name: str, **settings: Any) -> None:
-    """Run every check on a registered method, or on a combination (`a+b+c`), without and with a recurrent core."""
-    for lstm in (False, True):
-        for check in METHOD_CHECKS:
-            check(name, lstm, **settings)
+    """Run every check on a registered method, or on a combination (`a+b+c`).
+
+    With discrete and with continuous actions, without and with a recurrent core.
+    """
+    for spec in (SPEC, CONTINUOUS):
+        for lstm in (False, True):
+            for check in METHOD_CHECKS:
+                check(name, lstm, spec, **settings)
 
 
-def trains_the_same_twice(name: str, lstm: bool, **settings: Any) -> None:
+def trains_the_same_twice(name: str, lstm: bool, spec: TaskSpec = SPEC, **settings: Any) -> None:
     """Train twice over several visits: the same results, without randomness from outside."""
-    one, two = (a_learner(name, lstm, **settings) for _ in range(2))
+    one, two = (a_learner(name, lstm, spec, **settings) for _ in range(2))
     torch.manual_seed(5)
     before = torch.get_rng_state()
     train(one, range(3 * VISIT_UPDATES))
@@ -41,10 +47,10 @@ def trains_the_same_twice(name: str, lstm: bool, **settings: Any) -> None:
     assert_same(one, two)
 
 
-def comes_back_bit_for_bit(name: str, lstm: bool, **settings: Any) -> None:
+def comes_back_bit_for_bit(name: str, lstm: bool, spec: TaskSpec = SPEC, **settings: Any) -> None:
     """Restore a checkpoint before or after a switch: it holds all that training depends on."""
     for updates in (VISIT_UPDATES - 1, VISIT_UPDATES + 3):
-        one, two = (a_learner(name, lstm, **settings) for _ in range(2))
+        one, two = (a_learner(name, lstm, spec, **settings) for _ in range(2))
         train(one, range(updates))
         state = json.loads(json.dumps(one.state()))
         two.restore({key: tensor.clone() for key, tensor in one.tensors().items()}, state)
@@ -54,15 +60,15 @@ def comes_back_bit_for_bit(name: str, lstm: bool, **settings: Any) -> None:
 
 
 @torch.no_grad()
-def acts_as_it_unrolls(name: str, lstm: bool, **settings: Any) -> None:
+def acts_as_it_unrolls(name: str, lstm: bool, spec: TaskSpec = SPEC, **settings: Any) -> None:
     """Act step by step with the same policy as in an unroll, and with no action outside the mask."""
-    learner = a_learner(name, lstm, **settings)
+    learner = a_learner(name, lstm, spec, **settings)
     with torch.enable_grad():
         train(learner, range(VISIT_UPDATES + 2))
-    network, batch = learner.network, a_batch(learner.network.core_size, 99, 0.0)
+    network, batch = learner.network, a_batch(learner.network.core_size, 99, 0.0, spec.action)
     inputs = StepInput(batch.observation, batch.last_action, batch.last_reward, batch.first)
     unrolled, state = network.unroll(inputs, batch.core_state), batch.core_state
-    uniform = torch.rand(UNROLLS, generator=torch.Generator().manual_seed(0))
+    uniform = torch.rand(UNROLLS, *network.head.uniform_shape, generator=torch.Generator().manual_seed(0))
     for t in range(STEPS + 1):
         acted = network.act(StepInput(*(part[t] for part in inputs)), state)
         evaluated = network.act(StepInput(*(part[t] for part in inputs)), state, column="evaluate")
@@ -70,11 +76,12 @@ def acts_as_it_unrolls(name: str, lstm: bool, **settings: Any) -> None:
         torch.testing.assert_close(acted.policy, unrolled.policy[t], rtol=1e-5, atol=1e-5)
         assert evaluated.policy.shape == acted.policy.shape and evaluated.state.shape == state.shape
         action = network.head.distribution(evaluated.policy, batch.mask).sample(uniform)
-        assert batch.mask[torch.arange(UNROLLS), action].all(), "an action that the task does not have"
+        chosen = action.unsqueeze(-1) == torch.arange(4) if spec.action.is_discrete else action != 0
+        assert not chosen[~batch.mask].any(), "an action that the task does not have"
     torch.testing.assert_close(state, unrolled.state, rtol=1e-5, atol=1e-5)
 
 
-def says_what_it_is(name: str, lstm: bool, **settings: Any) -> None:
+def says_what_it_is(name: str, lstm: bool, spec: TaskSpec = SPEC, **settings: Any) -> None:
     """Check that labels, boundaries, share of replay, weights and diagnostics are there and make sense."""
     method = make_method(RunConfig(method=name, **settings))
     for layer in layers(method):
@@ -87,9 +94,9 @@ def says_what_it_is(name: str, lstm: bool, **settings: Any) -> None:
     assert all(math.isfinite(number) for number in method.diagnostics().values())
 
 
-def is_told_of_visits_only_if_it_needs_them(name: str, lstm: bool, **settings: Any) -> None:
+def is_told_of_visits_only_if_it_needs_them(name: str, lstm: bool, spec: TaskSpec = SPEC, **settings: Any) -> None:
     """Check that no layer that does without boundaries is told task, index or switch."""
-    learner = a_learner(name, lstm, **settings)
+    learner = a_learner(name, lstm, spec, **settings)
     told: list[object] = []
     for layer in layers(learner.method):
         if not layer.needs_boundaries:
@@ -98,12 +105,12 @@ def is_told_of_visits_only_if_it_needs_them(name: str, lstm: bool, **settings: A
     assert not told, "a method that needs no boundaries was told of a visit"
 
 
-def hands_over_its_network(name: str, lstm: bool, **settings: Any) -> None:
+def hands_over_its_network(name: str, lstm: bool, spec: TaskSpec = SPEC, **settings: Any) -> None:
     """Send the state dict to a network that a worker built: it must hold everything."""
-    learner, other = (a_learner(name, lstm, **settings) for _ in range(2))
+    learner, other = (a_learner(name, lstm, spec, **settings) for _ in range(2))
     train(learner, range(VISIT_UPDATES + 2))
     as_module(other.network).load_state_dict(as_module(learner.network).state_dict())
-    batch = a_batch(learner.network.core_size, 99, 0.0)
+    batch = a_batch(learner.network.core_size, 99, 0.0, spec.action)
     inputs = StepInput(batch.observation, batch.last_action, batch.last_reward, batch.first)
     one, two = (network.unroll(inputs, batch.core_state) for network in (learner.network, other.network))
     assert torch.equal(one.policy, two.policy)
@@ -122,7 +129,7 @@ METHOD_CHECKS: tuple[Callable[..., None], ...] = (
 )
 
 
-def a_learner(name: str, lstm: bool, **settings: Any) -> Learner:
+def a_learner(name: str, lstm: bool, spec: TaskSpec = SPEC, **settings: Any) -> Learner:
     """Return a small learner of a method, on vectors."""
     config = RunConfig(
         **{"method": name, "torso": "mlp", "lstm": lstm, "lstm_size": 5, "fisher_batches": 3, **settings}
@@ -130,7 +137,7 @@ def a_learner(name: str, lstm: bool, **settings: Any) -> Learner:
     method = make_method(config)
     network = method.build_network(
         lambda: build_network(
-            SPEC, torso=config.torso, lstm=lstm, lstm_size=config.lstm_size, seed=1, scale_returns=config.scale_returns
+            spec, torso=config.torso, lstm=lstm, lstm_size=config.lstm_size, seed=1, scale_returns=config.scale_returns
         )
     )
     return Learner(network=network, method=method, config=config, batch_frames=BATCH_FRAMES, total_frames=None)
@@ -141,34 +148,51 @@ def train(learner: Learner, updates: range) -> None:
     for update in updates:
         index, frames = update // VISIT_UPDATES, VISIT_UPDATES * BATCH_FRAMES
         visit = Visit(index, ("ab"[index % 2],), update * BATCH_FRAMES, index * frames, (index + 1) * frames)
-        batch = a_batch(learner.network.core_size, update, learner.method.replay_fraction)
+        action = learner.network.head.action
+        batch = a_batch(learner.network.core_size, update, learner.method.replay_fraction, action)
         stats = learner.update(batch, visit if learner.method.needs_boundaries else None)
         assert stats.applied, f"update {update} was not finite"
         assert stats.loss.keys() == learner.method.weights().keys(), "losses and weights have the same names"
         assert all(math.isfinite(value) for value in stats.loss.values()), f"losses {stats.loss}"
 
 
-def a_batch(core_size: int, seed: int, replay_fraction: float) -> Batch:
-    """Make a batch of two tasks with two actions each, in turns; a masked action is in none of them."""
+def a_batch(core_size: int, seed: int, replay_fraction: float, action: ActionSpec = SPEC.action) -> Batch:
+    """Make a batch of two tasks with two actions or numbers each, in turns; what is masked is in none of them."""
     rng = torch.Generator().manual_seed(seed)
     shape, allowed = (STEPS, UNROLLS), torch.arange(UNROLLS) % 2
     mask = torch.zeros(UNROLLS, 4, dtype=torch.bool)
     mask[torch.arange(UNROLLS), allowed] = mask[torch.arange(UNROLLS), allowed + 2] = True
+    make = _discrete_actions if action.is_discrete else _continuous_actions
     return Batch(
         observation=torch.randn(STEPS + 1, UNROLLS, 4, generator=rng),
         first=torch.rand(STEPS + 1, UNROLLS, generator=rng) < 0.2,
-        last_action=torch.randint(4, (STEPS + 1, UNROLLS), generator=rng),
         last_reward=torch.randn(STEPS + 1, UNROLLS, generator=rng),
         core_state=torch.randn(UNROLLS, core_size, generator=rng),
-        action=allowed + 2 * torch.randint(2, shape, generator=rng),
         reward=torch.randn(shape, generator=rng),
         discount=torch.full(shape, 0.9),
         valid=torch.rand(shape, generator=rng) < 0.9,
         mask=mask,
-        behaviour_policy=torch.randn(*shape, 4, generator=rng),
         behaviour_value=torch.randn(shape, generator=rng),
         is_replay=torch.arange(UNROLLS) < round(replay_fraction * UNROLLS),
+        **make(mask, rng),
     )
+
+
+def _discrete_actions(mask: Tensor, rng: torch.Generator) -> dict[str, Tensor]:
+    return {
+        "last_action": torch.randint(4, (STEPS + 1, UNROLLS), generator=rng),
+        "action": mask.float().expand(STEPS, -1, -1).flatten(0, 1).multinomial(1, generator=rng).view(STEPS, UNROLLS),
+        "behaviour_policy": torch.randn(STEPS, UNROLLS, 4, generator=rng),
+    }
+
+
+def _continuous_actions(mask: Tensor, rng: torch.Generator) -> dict[str, Tensor]:
+    """Actions before squashing; means and log standard deviations."""
+    return {
+        "last_action": torch.randn(STEPS + 1, UNROLLS, 4, generator=rng) * mask,
+        "action": torch.randn(STEPS, UNROLLS, 4, generator=rng) * mask,
+        "behaviour_policy": torch.randn(STEPS, UNROLLS, 8, generator=rng) * 0.3,
+    }
 
 
 def assert_same(one: Learner, two: Learner) -> None:

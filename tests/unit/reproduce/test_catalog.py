@@ -88,14 +88,18 @@ def test_streams_have_no_boundaries_and_the_same_frames_for_every_arm() -> None:
 
 
 def test_control_has_five_seeds_of_continuous_actions_with_the_same_frames_for_every_arm() -> None:
-    assert set(EXPERIMENTS) == {*PAPERS_ARMS, "streams", "pendulum", "control", "changed-actions"}
+    assert set(EXPERIMENTS) == {*PAPERS_ARMS, "streams", "pendulum", "mujoco", "control", "changed-actions"}
     with pytest.raises(ConfigError, match="control is no experiment of the paper"):
         planned_runs("control", "paper")
     runs = planned_runs("control", "laptop")
-    assert {run.config.seed for run in runs} == set(range(5)) and {run.config.suite for run in runs} == {"control"}
-    assert {run.arm for run in runs} == {"simultaneous", "sequential", "clear", "clear-both"}
-    assert len({run_frames(run.config) for run in runs}) == 1
-    assert {run.config.pairs for run in runs if run.arm == "clear-both"} == {"both"}
+    assert {run.config.seed for run in runs} == set(range(5))
+    assert {run.sequence: run.config.suite for run in runs} == {"control-schemes": "control", "directions": "mujoco"}
+    for sequence in ("control-schemes", "directions"):
+        configs = {(run.arm, run.config.seed): run.config for run in runs if run.sequence == sequence}
+        assert {arm for arm, _ in configs} == {"simultaneous", "sequential", "clear", "clear-both"}
+        assert len(configs) == 20 and len({config.frames_per_visit for config in configs.values()}) == 1
+        assert {config.pairs for (arm, _), config in configs.items() if arm == "clear-both"} == {"both"}
+    assert len({run_frames(run.config) for run in runs if run.config.suite == "control"}) == 1
 
 
 @pytest.mark.parametrize("name", PAPERS_ARMS)

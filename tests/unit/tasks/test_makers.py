@@ -13,6 +13,7 @@ import pytest
 import clearl
 from clearl.errors import ConfigError
 from clearl.plugins import named_modules
+from clearl.records.reader import read_rows
 from clearl.tasks.makers import name_makers, use_makers
 
 SMALL: dict[str, Any] = {
@@ -76,6 +77,34 @@ def test_a_script_without_a_main_guard_says_at_once_what_to_do(tmp_path: Path) -
     done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert "make_winter is defined in the program that runs" in done.stderr
     assert "my_envs.make_winter" in done.stderr and not (tmp_path / "run").exists()
+
+
+def test_a_script_without_a_main_guard_trains_on_functions_of_a_module(tmp_path: Path) -> None:
+    (tmp_path / "unguarded_seasons.py").write_text(MODULE)
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import clearl, gymnasium, unguarded_seasons\n"
+        "tasks = {'w': unguarded_seasons.make_winter, 'spec': gymnasium.spec('Acrobot-v1')}\n"
+        f"print(clearl.run(tasks=tasks, out='run', runtime='local', **{SMALL!r}).status)\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines()[-1] == "finished", done.stderr  # run twice, as by a child, it would end otherwise
+    evaluated = {row["task"] for row in read_rows(tmp_path / "run") if row["kind"] == "eval"}
+    assert evaluated == {"w", "spec"}
+
+
+def test_at_the_prompt_a_function_is_refused_with_the_way_out_which_works(tmp_path: Path) -> None:
+    typed = f"""{MODULE}
+import clearl
+settings = {SMALL!r}
+clearl.run(tasks={{"w": make_winter}}, out="run", **settings)
+print(clearl.run(tasks={{"w": make_winter}}, out="run", runtime="inline", **settings).status)
+"""
+    done = subprocess.run(
+        [sys.executable, "-i", "-q"], input=typed, cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert "or train in this process with runtime='inline'" in done.stderr
+    assert done.stdout.splitlines()[-1] == "finished", done.stderr
 
 
 @pytest.mark.parametrize("tasks", [{"a=b": dict}, {"": dict}, {"a": 3}])
