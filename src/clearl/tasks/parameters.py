@@ -1,7 +1,8 @@
 """A task is an id with parameters: `CartPole-v1?length=0.5&force_mag=8`.
 
-A parameter is a keyword of the environment's constructor, else an attribute of the unwrapped environment, else an
-option of its `reset`. A range `a..b` stands for several tasks; see `expand_ranges`.
+A parameter is a keyword of the environment's constructor, else an attribute of the unwrapped environment, which its
+constructor then works with (`clearl.tasks.construction`), else an option of its `reset`. A range `a..b` stands for
+several tasks; see `expand_ranges`.
 """
 
 from __future__ import annotations
@@ -91,12 +92,15 @@ def constructor_keywords(creator: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def known_parameters(env: Any, keywords: Sequence[str]) -> Parameters:
-    """Return all parameters of a made environment."""
+    """Return all parameters of a made environment; constants of its class count as attributes."""
     unwrapped = env.unwrapped
+    found = dict(vars(unwrapped))
+    for kind in type(unwrapped).__mro__:
+        found = {**vars(kind), **found}
     attributes = [
         name
-        for name, value in vars(unwrapped).items()
-        if not name.startswith("_") and isinstance(value, bool | int | float | str) and name not in keywords
+        for name in (*vars(unwrapped), *(name for name in found if name not in vars(unwrapped)))
+        if not name.startswith("_") and isinstance(found[name], bool | int | float | str) and name not in keywords
     ]
     return Parameters(tuple(keywords), tuple(attributes), _reset_options(unwrapped))
 
@@ -110,17 +114,21 @@ def _reset_options(env: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one or other for one, other in _OPTION.findall(source)))
 
 
-def apply(env: Any, task: str, parameters: Mapping[str, Value], keywords: Sequence[str]) -> Any:
-    """Set what the constructor does not take; return the environment, wrapped where `reset` takes the rest."""
-    known, options = known_parameters(env, keywords), {}
+def sort_parameters(
+    env: Any, task: str, parameters: Mapping[str, Value], keywords: Sequence[str]
+) -> tuple[dict[str, Value], dict[str, Value]]:
+    """Return the parameters that are attributes, in their types, and those that are options of `reset`."""
+    known = known_parameters(env, keywords)
+    attributes: dict[str, Value] = {}
+    options: dict[str, Value] = {}
     for name, value in parameters.items():
         if name in known.attributes:
-            setattr(env.unwrapped, name, _like(getattr(env.unwrapped, name), value, task, name))
+            attributes[name] = _like(getattr(env.unwrapped, name), value, task, name)
         elif name in known.options:
             options[name] = value
         else:
             raise _unknown(task, name, known)
-    return _with_options(env, options) if options else env
+    return attributes, options
 
 
 def _unknown(task: str, name: str, known: Parameters) -> UnknownNameError:
@@ -139,7 +147,8 @@ def _like(old: Any, value: Value, task: str, name: str) -> Any:
     return value
 
 
-def _with_options(env: Any, options: dict[str, Value]) -> Any:
+def with_options(env: Any, options: dict[str, Value]) -> Any:
+    """Wrap an environment so that its `reset` gets options."""
     import gymnasium
 
     class ResetOptions(gymnasium.Wrapper):

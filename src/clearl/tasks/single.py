@@ -6,16 +6,25 @@ import difflib
 import importlib
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from clearl.errors import ConfigError, EnvironmentFaultError, UnknownNameError
+from clearl.tasks.construction import rebuild
 from clearl.tasks.exits import exits_raise
 from clearl.tasks.makers import find_maker
-from clearl.tasks.parameters import Parameters, apply, constructor_keywords, known_parameters, split_task
+from clearl.tasks.parameters import (
+    Parameters,
+    constructor_keywords,
+    known_parameters,
+    sort_parameters,
+    split_task,
+    with_options,
+)
 
 _CHECKED_STEPS = 5
 
@@ -29,9 +38,18 @@ def make_env(task: str, **options: Any) -> Any:
     if not parameters:
         return _make_id(env_id, **options)
     keywords = env_keywords(env_id)
+    given, rest = _divided(parameters, keywords)
+    make = partial(_make_id, env_id, **options, **given)
+    env = make()
+    attributes, reset_options = sort_parameters(env, task, rest, keywords)
+    env = rebuild(env, task, attributes, make) if attributes else env
+    return with_options(env, reset_options) if reset_options else env
+
+
+def _divided(parameters: dict[str, Any], keywords: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Divide parameters into keywords of the constructor and the rest."""
     given = {name: value for name, value in parameters.items() if name in keywords}
-    env = _make_id(env_id, **options, **given)
-    return apply(env, task, {name: value for name, value in parameters.items() if name not in given}, keywords)
+    return given, {name: value for name, value in parameters.items() if name not in given}
 
 
 def env_keywords(env_id: str) -> tuple[str, ...]:
@@ -63,20 +81,30 @@ def has_vector(task: str) -> tuple[bool, bool]:
 
 
 def make_vector(task: str, num_envs: int) -> Any:
-    """Return the vector environment that the id of a task registers; parameters are keywords of its constructor."""
-    import gymnasium
+    """Return the vector environment that the id of a task registers; parameters as in `make_env`."""
     from gymnasium.envs.registration import load_env_creator
 
-    env_id, given = split_task(task)
-    parameters: dict[str, Any] = {**given}
+    env_id, parameters = split_task(task)
     entry: Any = _spec(env_id).vector_entry_point
-    known = constructor_keywords(load_env_creator(entry) if isinstance(entry, str) else entry)
-    for name in parameters:
-        if name not in known or name == "num_envs":
-            raise UnknownNameError(f"parameter of the vector environment {env_id}", name, set(known) - {"num_envs"})
+    keywords = constructor_keywords(load_env_creator(entry) if isinstance(entry, str) else entry)
+    if "num_envs" in parameters:
+        raise ConfigError(f"task {task!r}: num_envs is no parameter of a task; --slots says how many are played")
+    given, rest = _divided(parameters, keywords)
+    make = partial(_make_registered_vector, env_id, num_envs, given)
+    vector = make()
+    attributes, reset_options = sort_parameters(vector, task, rest, keywords)
+    if reset_options:
+        names = ", ".join(reset_options)
+        raise ConfigError(f"task {task!r}: {names} is an option of reset, which a vector that resets itself never gets")
+    return rebuild(vector, task, attributes, make) if attributes else vector
+
+
+def _make_registered_vector(env_id: str, num_envs: int, keywords: dict[str, Any]) -> Any:
+    import gymnasium
+
     try:
         with _kept_torch_defaults():
-            return gymnasium.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **parameters)
+            return gymnasium.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **keywords)
     except ModuleNotFoundError as error:
         raise ConfigError(f"Gymnasium cannot make {env_id!r}: {error}; install it or correct its name") from error
     except (Exception, SystemExit) as error:  # whatever a user's environment raises is shown with its traceback

@@ -162,13 +162,15 @@ def test_an_entry_point_is_used_where_it_is_asked_for() -> None:
     assert ends >= 15
 
 
-def test_parameters_are_keywords_of_the_entry_point() -> None:
+def test_parameters_are_keywords_or_attributes_of_the_vector() -> None:
     task = "CartPole-v1?sutton_barto_reward=true"
     envs = vector_of(task, 1, vector_entry_point=True)
     envs.reset()
     assert envs.step(np.zeros(1, np.int64)).reward == 0
-    with pytest.raises(ConfigError, match="vector environment CartPole-v1 'length'; known: .*sutton_barto_reward"):
-        vector_of("CartPole-v1?length=2", 1, vector_entry_point=True)
+    with pytest.raises(ConfigError, match="CartPole-v1 'lenth'; did you mean 'length'"):
+        vector_of("CartPole-v1?lenth=2", 1, vector_entry_point=True)
+    with pytest.raises(ConfigError, match="num_envs is no parameter of a task"):
+        vector_of("CartPole-v1?num_envs=2", 1, vector_entry_point=True)
 
 
 def test_settings_that_a_vector_cannot_follow_are_refused() -> None:
