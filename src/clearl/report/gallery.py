@@ -18,7 +18,6 @@ from clearl.report.task_names import names_note
 _CAPTIONS = {
     composition.NAME: composition.CAPTION,
     diagnostics.NAME: diagnostics.CAPTION,
-    regret_curve.NAME: regret_curve.CAPTION,
     "returns-by-arm": "Return on every task over training, one panel for each arm. A line is thick while its task is "
     "being trained and thin while it is only evaluated; the strip below each panel shows the schedule.",
     "returns-by-task": "The same returns, one panel for each task, so that the arms can be compared.",
@@ -53,6 +52,7 @@ def draw_all(summary: Summary, out: Path) -> list[Drawn]:
         return []
     names = names_note(tasks, suite_of(summary))
     drawings: dict[str, Callable[[Any], Any]] = {}
+    captions = dict(_CAPTIONS)
     for name, series_of, what in (
         ("returns", return_series, "return"),
         ("cumulative", cumulative_series, "mean return so far"),
@@ -72,6 +72,7 @@ def draw_all(summary: Summary, out: Path) -> list[Drawn]:
         drawings["retention"] = lambda new: heat_map(new, arms, scales, note=means)
         if regrets := regret_curve.read(arms, scales):
             band = spread.format("Lines: means; bands: ± 1 standard deviation over seeds.").strip()
+            captions[regret_curve.NAME] = regret_curve.caption(arms)
             drawings[regret_curve.NAME] = lambda new: regret_curve.draw(new, regrets, note=band)
     if any(arm.probe is not None and arm.probe.mean is not None for arm in summary.arms.values()):
         points = spread.format("Points: means; whiskers: ± 1 standard deviation over seeds.").strip()
@@ -82,4 +83,4 @@ def draw_all(summary: Summary, out: Path) -> list[Drawn]:
         drawings[diagnostics.NAME] = lambda new: diagnostics.draw(new, diagnosed)
     with figure_style() as new_figure:
         saved = {name: save(draw(new_figure), out / name) for name, draw in drawings.items()}
-    return [Drawn(name, _CAPTIONS[name], *files) for name, files in saved.items()]
+    return [Drawn(name, captions[name], *files) for name, files in saved.items()]

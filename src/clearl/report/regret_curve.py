@@ -19,12 +19,17 @@ from clearl.report.scales import Scale
 from clearl.report.style import Panels, arm_colours, panel_width
 
 NAME = "regret"
-CAPTION = (
-    "Regret over training, in per cent of the way from an untrained network to the reference. Left: in the world of "
-    "now, the tasks in training weighted by their shares. Right: the mean over all tasks that were trained so far, so "
-    "that what is forgotten counts. Lower is better; below 0 an arm is above the reference."
+_CAPTION = (
+    "Regret over training, in per cent of the way from an untrained network to the reference: {}. Left: in the world "
+    "of now, the tasks in training weighted by their shares. Right: the mean over all tasks that were trained so far, "
+    "so that what is forgotten counts. Lower is better; below 0 an arm is above the reference."
 )
-REFERENCES = ("separate", "simultaneous")
+REFERENCES = {
+    "separate": "the final return of a network that was trained on that task alone, or at that value of a parameter "
+    "alone (Separate)",
+    "simultaneous": "the final return of a network that was trained on all tasks at once (Simultaneous), as there are "
+    "no runs of Separate",
+}
 _POINTS = 200
 _PANELS = ("the world of now", "all worlds so far")
 
@@ -36,6 +41,12 @@ class Regret:
     frames: np.ndarray
     now: np.ndarray
     so_far: np.ndarray
+
+
+def caption(arms: Sequence[Arm]) -> str:
+    """Return the caption of the figure, which says what the regret refers to."""
+    names = {arm.name for arm in arms}
+    return _CAPTION.format(next(text for name, text in REFERENCES.items() if name in names))
 
 
 def read(arms: Sequence[Arm], scales: dict[str, Scale]) -> dict[str, Regret]:

@@ -97,7 +97,7 @@ EXPERIMENTS = {
     "streams": Experiment(
         "Section 1",
         "no boundaries: random switches, tasks that fade into each other, a parameter that drifts",
-        ("simultaneous", "sequential", "clear", "l2-init+clear"),
+        ("separate", "simultaneous", "sequential", "clear", "l2-init+clear"),
         (),
         beyond=True,
     ),

@@ -46,5 +46,14 @@ def test_a_mixture_that_moves() -> None:
 def test_the_figure_is_drawn_only_where_there_is_a_reference(runs: list[Path], tmp_path: Path) -> None:
     make_report(runs, tmp_path / "with")
     assert (tmp_path / "with" / "figures" / "regret.svg").is_file()
+    page = (tmp_path / "with" / "index.html").read_text()
+    assert "a network that was trained on that task alone, or at that value of a parameter alone" in page
     make_report(runs[1:], tmp_path / "without")
     assert not list((tmp_path / "without").rglob("regret.svg"))
+
+
+def test_the_caption_says_what_stands_in_for_networks_that_were_trained_alone(make_run, tmp_path: Path) -> None:
+    runs = [make_run(arm, 0, returns=lambda task, share: 10.0 * share) for arm in ("simultaneous", "clear")]
+    make_report(runs, tmp_path / "report")
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "trained on all tasks at once (Simultaneous), as there are no runs of Separate" in page

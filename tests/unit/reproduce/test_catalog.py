@@ -79,7 +79,7 @@ def test_streams_have_no_boundaries_and_the_same_frames_for_every_arm() -> None:
     assert {run.config.seed for run in runs} == set(range(5))
     for sequence in dict.fromkeys(run.sequence for run in runs):
         arms = {run.arm: run.config for run in runs if run.sequence == sequence and run.config.seed == 1}
-        assert arms.keys() == {"simultaneous", "sequential", "clear", "l2-init+clear"}
+        assert arms.keys() == {"separate", "simultaneous", "sequential", "clear", "l2-init+clear"}
         assert len({run_frames(config) for config in arms.values()}) == 1
         (plan,) = planned(arms["clear"])
         assert plan.has_boundaries == (sequence == "schemes-random")
