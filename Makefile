@@ -1,7 +1,9 @@
 # Every verb does the set-up it needs. Stamps in .venv make a second run do no install work.
-PYTHON ?= $(shell for p in python3.11 python3; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3 python; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Downloads take minutes: show them, but for logs.
+INSTALL := $(PIP) install $(if $(CI),--quiet)
 # Given by its path, it satisfies the extra `minatar` without an index.
 MINATAR_FAST := ./distributions/minatar-fast
 SOURCES := src tests benchmarks tools distributions
@@ -25,15 +27,19 @@ help:
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "clearl needs Python 3.11 or newer: install it, or say make PYTHON=/path/to/python" >&2; exit 1; }
+	@echo "making .venv with $(PYTHON), $$($(PYTHON) --version)"
 	PYTHON="$(PYTHON)" tools/make-venv.sh .venv
 
 .venv/.installed: pyproject.toml $(MINATAR_FAST)/pyproject.toml | $(BIN)/python
-	$(PIP) install --quiet --editable '.[minatar]' $(MINATAR_FAST)
+	@echo "installing clearl, PyTorch and MinAtar into .venv: a minute or more, most of it PyTorch (docs/install.md tells of its CPU build)"
+	$(INSTALL) --editable '.[minatar]' $(MINATAR_FAST)
+	@echo "installed: .venv/bin/clearl; 'make demo' or '.venv/bin/clearl --help' goes on"
 	@touch $@
 
 .venv/.installed-all: pyproject.toml $(MINATAR_FAST)/pyproject.toml tools/system-packages.sh | $(BIN)/python
+	@echo "installing clearl with all extras and the development tools into .venv: some minutes; first a browser for tests, if there is none"
 	tools/system-packages.sh
-	$(PIP) install --quiet --editable '.[all,dev]' $(MINATAR_FAST)
+	$(INSTALL) --editable '.[all,dev]' $(MINATAR_FAST)
 	@touch .venv/.installed $@
 
 install: .venv/.installed

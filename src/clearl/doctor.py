@@ -50,7 +50,7 @@ class Package:
 PACKAGES = (
     Package("torch", "torch", "training", None),
     Package("gymnasium", "gymnasium", "suite gym", None),
-    Package("minatar", "MinAtar", "suite minatar, clearl demo", "minatar"),
+    Package("minatar", "MinAtar", "suite minatar, clearl demo", None, "pip install MinAtar"),
     Package("ale_py", "ale-py", "suite atari", "atari"),
     Package("envpool", "envpool", "suite minigrid", "minigrid"),
     Package("vizdoom", "vizdoom", "suite vizdoom", "vizdoom"),

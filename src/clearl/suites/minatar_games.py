@@ -69,7 +69,7 @@ def package_path() -> Path:
     """Return the directory where the MinAtar package is installed."""
     spec = importlib.util.find_spec("minatar")
     if spec is None or spec.origin is None:
-        raise MissingExtraError("suite minatar", "minatar", "install it with: pip install 'clearl[minatar]'")
+        raise MissingExtraError("suite minatar", "minatar", "install it with: pip install MinAtar")
     return Path(spec.origin).parent
 
 
