@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3]))  # tools are no part of the package
+sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))  # they import each other as scripts do
 
 from tools import publish_results
 
