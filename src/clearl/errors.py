@@ -38,6 +38,13 @@ class UnknownNameError(ConfigError):
         super().__init__(f"unknown {kind} {name!r}; {hint}")
         self.name, self.known = name, options
 
+    @classmethod
+    def check(cls, kind: str, names: Iterable[str], known: Iterable[str]) -> None:
+        """Raise it for the first of `names` that is not in `known`."""
+        for name in names:
+            if name not in known:
+                raise cls(kind, name, known)
+
 
 class UnfitSpaceError(ConfigError):
     """A space of an environment that no network of ours can read or act in."""

@@ -138,7 +138,4 @@ def _channels_first(observations: np.ndarray) -> np.ndarray:
 def _check_roms(tasks: Sequence[str]) -> None:
     from ale_py import roms
 
-    known = roms.get_all_rom_ids()
-    for task in tasks:
-        if task not in known:
-            raise UnknownNameError("task of suite atari", task, known)
+    UnknownNameError.check("task of suite atari", tasks, roms.get_all_rom_ids())

@@ -16,15 +16,12 @@ import numpy as np
 from clearl.config import RunConfig
 from clearl.errors import MissingExtraError, UnknownNameError
 from clearl.seeding import generator
-from clearl.spaces import TaskSpec, discrete_spec
+from clearl.spaces import TaskSpec
+from clearl.suites.first_person import HEIGHT, PICTURE, WIDTH, draw_first_person, first_person_envs, first_person_spec
 from clearl.suites.settings import DmLabSettings
-from clearl.tasks.drawing import draw_frame
 from clearl.tasks.loop import LoopEnvs
-from clearl.tasks.observations import ObservationWriter, TaskObservations
+from clearl.tasks.observations import TaskObservations
 
-HEIGHT, WIDTH = 72, 96
-PIXEL_SCALE = 4
-PICTURE = TaskObservations({"kind": "box", "shape": [HEIGHT, WIDTH, 3], "dtype": "uint8"})
 OBSERVATION = "RGB_INTERLEAVED"
 FOLDER = "contributed/dmlab30/"
 # IMPALA's: look left-right, look down-up, strafe, move, fire, jump, crouch.
@@ -62,9 +59,7 @@ class DmLabSuite:
     settings: ClassVar[type | None] = DmLabSettings
 
     def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
-        for task in tasks:
-            if task not in self.known_tasks:
-                raise UnknownNameError("task of suite dmlab", task, self.known_tasks)
+        UnknownNameError.check("task of suite dmlab", tasks, self.known_tasks)
         if importlib.util.find_spec("deepmind_lab") is None:
             raise MissingExtraError("suite dmlab", "deepmind_lab", HOW_TO_GET_IT)
         self.tasks = tuple(tasks)
@@ -74,13 +69,7 @@ class DmLabSuite:
     @staticmethod
     def spec_for(config: RunConfig) -> TaskSpec:
         """Return the spec that all tasks share; known without the package, for forecasts."""
-        return discrete_spec(
-            frame_shape=(3, HEIGHT, WIDTH),
-            frame_dtype="uint8",
-            num_actions=len(ACTIONS),
-            stack=config.frame_stack or 1,
-            frames_per_step=config.action_repeat or 4,
-        )
+        return first_person_spec(len(ACTIONS), config)
 
     def mask(self, task: str) -> np.ndarray:
         return np.ones(len(ACTIONS), bool)
@@ -89,21 +78,13 @@ class DmLabSuite:
         return PICTURE
 
     def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> LoopEnvs:
-        return LoopEnvs(
-            task,
-            [self._one(task) for _ in range(num_envs)],
-            seed=seed,
-            frame_shape=(3, HEIGHT, WIDTH),
-            frame_dtype="uint8",
-            write_frame=ObservationWriter(PICTURE, self.spec.observation).write,
-            rebuild=partial(self._one, task),
-        )
+        return first_person_envs(task, num_envs, seed=seed, spec=self.spec, make_env=partial(self._one, task))
 
     def _one(self, task: str) -> LabEnv:
         return LabEnv(task, repeat=self.spec.frames_per_step, cache=self._cache)
 
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:
-        return draw_frame(frame).repeat(PIXEL_SCALE, 0).repeat(PIXEL_SCALE, 1)
+        return draw_first_person(frame)
 
 
 class LabEnv:

@@ -49,9 +49,7 @@ class MetaWorldSuite(EnvironmentSuite):
     def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
         if importlib.util.find_spec("metaworld") is None:
             raise MissingExtraError("suite metaworld", "metaworld", "install it with: pip install 'clearl[metaworld]'")
-        for task in tasks:
-            if task not in TASKS:
-                raise UnknownNameError("task of suite metaworld", task, TASKS)
+        UnknownNameError.check("task of suite metaworld", tasks, TASKS)
         super().__init__(tasks, config)
 
     def make_env(self, task: str) -> Any:
@@ -60,7 +58,7 @@ class MetaWorldSuite(EnvironmentSuite):
 
 @functools.cache
 def _benchmark(task: str) -> tuple[Any, tuple[Any, ...]]:
-    """The class of a task's environment, and its 50 goals; half a second."""
+    """Return the class of a task's environment and its 50 goals; takes half a second."""
     import metaworld
 
     made = metaworld.MT1(f"{task}-v3", seed=GOALS_SEED)

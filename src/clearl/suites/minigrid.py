@@ -63,9 +63,7 @@ class MiniGridSuite:
     def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
         if importlib.util.find_spec("envpool") is None:
             raise MissingExtraError("suite minigrid", "envpool", "install it with: pip install 'clearl[minigrid]'")
-        for task in tasks:
-            if task not in self.known_tasks:
-                raise UnknownNameError("task of suite minigrid", task, self.known_tasks)
+        UnknownNameError.check("task of suite minigrid", tasks, self.known_tasks)
         self.tasks = tuple(tasks)
         self.spec = SPEC.stacked(config.frame_stack or 1)
 

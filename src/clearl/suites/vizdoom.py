@@ -17,16 +17,13 @@ import numpy as np
 from clearl.config import RunConfig
 from clearl.errors import MissingExtraError, UnknownNameError
 from clearl.seeding import generator
-from clearl.spaces import TaskSpec, discrete_spec
+from clearl.spaces import TaskSpec
+from clearl.suites.first_person import HEIGHT, PICTURE, WIDTH, draw_first_person, first_person_envs, first_person_spec
 from clearl.suites.settings import ActionRepeat
-from clearl.tasks.drawing import draw_frame
 from clearl.tasks.loop import LoopEnvs
-from clearl.tasks.observations import ObservationWriter, TaskObservations
+from clearl.tasks.observations import TaskObservations
 
-HEIGHT, WIDTH = 72, 96
-PIXEL_SCALE = 4
 FOLDER_PREFIX = "clearl-vizdoom-"
-PICTURE = TaskObservations({"kind": "box", "shape": [HEIGHT, WIDTH, 3], "dtype": "uint8"})
 ACTIONS = (
     ("MOVE_FORWARD",),
     ("MOVE_BACKWARD",),
@@ -64,22 +61,14 @@ class VizDoomSuite:
     def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
         if importlib.util.find_spec("vizdoom") is None:
             raise MissingExtraError("suite vizdoom", "vizdoom", "install it with: pip install 'clearl[vizdoom]'")
-        for task in tasks:
-            if task not in BUTTONS:
-                raise UnknownNameError("task of suite vizdoom", task, BUTTONS)
+        UnknownNameError.check("task of suite vizdoom", tasks, BUTTONS)
         self.tasks = tuple(tasks)
         self.spec = self.spec_for(config)
 
     @staticmethod
     def spec_for(config: RunConfig) -> TaskSpec:
         """Return the spec that all tasks share; known without the package, for forecasts."""
-        return discrete_spec(
-            frame_shape=(3, HEIGHT, WIDTH),
-            frame_dtype="uint8",
-            num_actions=len(ACTIONS),
-            stack=config.frame_stack or 1,
-            frames_per_step=config.action_repeat or 4,
-        )
+        return first_person_spec(len(ACTIONS), config)
 
     def mask(self, task: str) -> np.ndarray:
         return np.array([set(pressed) <= set(BUTTONS[task]) for pressed in ACTIONS])
@@ -89,16 +78,8 @@ class VizDoomSuite:
 
     def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> LoopEnvs:
         end_orphans()
-        return LoopEnvs(
-            task,
-            # One after the other: while threads did this at the same time, ViZDoom crashed now and then.
-            [self._one(task) for _ in range(num_envs)],
-            seed=seed,
-            frame_shape=(3, HEIGHT, WIDTH),
-            frame_dtype="uint8",
-            write_frame=ObservationWriter(PICTURE, self.spec.observation).write,
-            rebuild=partial(self._one, task),
-        )
+        # They start one after the other: while threads did this at the same time, ViZDoom crashed now and then.
+        return first_person_envs(task, num_envs, seed=seed, spec=self.spec, make_env=partial(self._one, task))
 
     def _one(self, task: str) -> DoomGame:
         game = DoomGame(task, repeat=self.spec.frames_per_step)
@@ -106,7 +87,7 @@ class VizDoomSuite:
         return game
 
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:
-        return draw_frame(frame).repeat(PIXEL_SCALE, 0).repeat(PIXEL_SCALE, 1)
+        return draw_first_person(frame)
 
 
 class DoomGame:
