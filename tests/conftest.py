@@ -13,7 +13,7 @@ import pytest
 
 from clearl.records import MetricsWriter, RunDir, eval_row, segment_row, train_row
 
-pytest_plugins = ["browser", "ray_cluster"]
+pytest_plugins = ["browser", "first_run", "ray_cluster"]
 
 Returns = Callable[[str, float], float]
 """The return of a task at a share (0 to 1) of training."""

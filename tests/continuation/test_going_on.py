@@ -15,6 +15,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from interrupted import extend_and_end
 
 import clearl
 from clearl.config import RunConfig, from_yaml
@@ -33,19 +34,8 @@ SMALL: dict[str, Any] = {
     "replay_store": "disk", "buffer_frames": 300, "method": "clear", "seed": 5, "record_every_updates": 5,
     "torso": "minatar",
 }  # fmt: skip
+FIRST = SMALL
 NEXT: dict[str, Any] = {"tasks": ("asterix",), "frames_per_visit": 300}
-
-
-@pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("runs") / "a"
-    run(RunConfig(**SMALL), out, console=False)
-    return out
-
-
-@pytest.fixture
-def copy(first: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(first, tmp_path / "a"))
 
 
 def learner(path: Path) -> dict[str, torch.Tensor]:
@@ -310,35 +300,13 @@ def test_a_run_without_an_end_goes_on_with_others_and_again_without_an_end(tmp_p
     assert last.status == "finished"
 
 
-KILLED = """
-import os, sys
-from pathlib import Path
-calls, stop_at = 0, int(sys.argv[3])
-def counted(name):
-    real = getattr(os, name)
-    def call(*arguments, **options):
-        global calls
-        calls += 1
-        if calls == stop_at:
-            os._exit(9)
-        return real(*arguments, **options)
-    setattr(os, name, call)
-for name in ("fsync", "rename", "replace", "link", "mkdir"):
-    counted(name)
-from clearl.continuation import extend_run, fork_run, plan_extension
-extension = plan_extension(Path(sys.argv[1]), {"tasks": ("asterix",), "frames_per_visit": 300})
-fork_run(extension, Path(sys.argv[2])) if sys.argv[2] != "-" else extend_run(extension)
-"""
-
-
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("stop_at", [1, 3, 6, 9, 12, 15])
 def test_a_kill_at_any_moment_leaves_the_old_run_and_a_new_one_that_starts(
     copy: Path, tmp_path: Path, in_place: bool, stop_at: int
 ) -> None:
     before = files(copy)
-    arguments = [sys.executable, "-c", KILLED, str(copy), "-" if in_place else str(tmp_path / "b"), str(stop_at)]
-    subprocess.run(arguments, check=False, timeout=200, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    extend_and_end(copy, None if in_place else tmp_path / "b", NEXT, stop_at)
     if not in_place:
         assert files(copy) == before
         result = clearl.run(resume_from=copy, out=tmp_path / "b", **NEXT)

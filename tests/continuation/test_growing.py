@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import pytest
 import space_suite
 import torch
 from gymnasium import spaces
+from interrupted import extend_and_end
 from whole_runs import contents, rows, state
 
 import clearl
@@ -38,19 +37,8 @@ SMALL: dict[str, Any] = {
     "fisher_batches": 3, "learner_threads": 1,
 }  # fmt: skip
 CARTPOLE = {**SMALL, "suite": "gym:CartPole-v1", "lstm": True}
+FIRST = CARTPOLE
 ACROBOT: dict[str, Any] = {"suite": "gym:Acrobot-v1", "frames_per_visit": 300}
-
-
-@pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("runs") / "a"
-    run(RunConfig(**CARTPOLE), out, console=False)
-    return out
-
-
-@pytest.fixture
-def copy(first: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(first, tmp_path / "a"))
 
 
 def opened(out: Path) -> tuple[RunFactory, PolicyNetwork]:
@@ -85,7 +73,7 @@ def answers(factory: RunFactory, network: PolicyNetwork, unrolls: list[Unroll]) 
 
 
 def assert_same_answers(a: Path, b: Path) -> int:
-    """On every stored observation; how many unrolls there were."""
+    """Assert equal answers on every stored observation; return the number of unrolls."""
     (before, old), (after, new) = opened(a), opened(b)
     known = {(slot, sequence): unroll for slot, sequence, unroll in stored(a, before)}
     padded = {(slot, sequence): unroll for slot, sequence, unroll in stored(b, after)}
@@ -189,28 +177,6 @@ def test_a_dtype_that_would_change_is_refused(tmp_path: Path, monkeypatch: pytes
     assert files(tmp_path) == before
 
 
-KILLED = """
-import os, sys
-from pathlib import Path
-calls, stop_at = 0, int(sys.argv[3])
-def counted(name):
-    real = getattr(os, name)
-    def call(*arguments, **options):
-        global calls
-        calls += 1
-        if calls == stop_at:
-            os._exit(9)
-        return real(*arguments, **options)
-    setattr(os, name, call)
-for name in ("fsync", "rename", "replace", "link", "mkdir"):
-    counted(name)
-from clearl.continuation import extend_run, fork_run, plan_extension
-extension = plan_extension(Path(sys.argv[1]), {"suite": "gym:Acrobot-v1", "frames_per_visit": 300})
-fork_run(extension, Path(sys.argv[2])) if sys.argv[2] != "-" else extend_run(extension)
-print(calls)
-"""
-
-
 # In place: in the checkpoint, after it, after the meta data, after the settings. As a copy: in the copying, at its end.
 @pytest.mark.parametrize(
     ("in_place", "stop_at"), [(True, 5), (True, 9), (True, 12), (True, 15), (False, 20), (False, 34)]
@@ -219,9 +185,8 @@ def test_a_kill_while_growing_leaves_the_old_run_and_a_new_one_that_starts(
     copy: Path, first: Path, tmp_path: Path, in_place: bool, stop_at: int
 ) -> None:
     before = files(copy)
-    arguments = [sys.executable, "-c", KILLED, str(copy), "-" if in_place else str(tmp_path / "b"), str(stop_at)]
-    subprocess.run(arguments, check=False, timeout=200, env={**os.environ, "OMP_NUM_THREADS": "1"})
     out = copy if in_place else tmp_path / "b"
+    extend_and_end(copy, None if in_place else out, ACROBOT, stop_at)
     if not in_place:
         assert files(copy) == before
     clearl.load_agent(copy)  # whatever happened, it can be read

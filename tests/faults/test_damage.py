@@ -9,18 +9,14 @@ from pathlib import Path
 
 import pytest
 from damage import KINDS, Judge, files_of, flip, truncate
+from interrupted import crash, row_number
 from whole_runs import assert_same_runs, rows, small_config
 
 from clearl.errors import ClearlError
 from clearl.experiment import run
 from clearl.records.reader import scan_rows
-from clearl.records.schema import Row
 
 CONFIG = small_config(cycles=1)
-
-
-class CrashError(Exception):
-    """The run ends here."""
 
 
 @pytest.fixture(scope="module")
@@ -32,24 +28,16 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that died some way behind its last checkpoint."""
+    """A run that ended some way behind its last checkpoint."""
     out = tmp_path_factory.mktemp("crashed") / "run"
-    written: list[Row] = []
-
-    def listen(row: Row) -> None:
-        written.append(row)
-        if len(written) == 11:
-            raise CrashError
-
-    with pytest.raises(CrashError):
-        run(CONFIG, out, console=False, listeners=[listen])
+    crash(CONFIG, out, at=row_number(11))
     return out
 
 
 def damage_all(
     out: Path, trials: int, harm: Callable[[bytes, random.Random], bytes], seed: int
 ) -> dict[str, Counter[str]]:
-    """Damage one file at a time, every kind as often; what came of it."""
+    """Damage one file at a time, every kind equally often; return the outcomes."""
     rng, judge = random.Random(seed), Judge(out, CONFIG)
     outcomes: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
     for trial in range(trials):

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from damage import files_of
+from interrupted import crash, row_number
 from whole_runs import rows, small_config
 
 from clearl.artifacts import export_agent
@@ -19,7 +20,6 @@ from clearl.artifacts import load_agent as load_exported
 from clearl.config import resolve
 from clearl.errors import ClearlError
 from clearl.experiment import load_agent, run
-from clearl.records.schema import Row
 from clearl.records.table import MetricsTable
 from clearl.report.load import load_runs
 from clearl.storage.checkpoints import CheckpointStore
@@ -43,7 +43,7 @@ sys.addaudithook(_audit)
 
 @contextmanager
 def no_code_runs(tmp_path: Path) -> Iterator[None]:
-    """Nothing in the block unpickles, and what the pickles would do has not happened."""
+    """Assert that nothing in the block unpickles, and that no pickle took effect."""
     _EVENTS.clear()
     _WATCHING[0] = True
     try:
@@ -62,22 +62,10 @@ class Bomb:
         return (Path.touch, (self.target,))
 
 
-class CrashError(Exception):
-    """The run ends here."""
-
-
 @pytest.fixture(scope="module")
 def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("crashed") / "run"
-    written: list[Row] = []
-
-    def listen(row: Row) -> None:
-        written.append(row)
-        if len(written) == 6:
-            raise CrashError
-
-    with pytest.raises(CrashError):
-        run(CONFIG, out, console=False, listeners=[listen])
+    crash(CONFIG, out, at=row_number(6))
     return out
 
 
@@ -87,7 +75,7 @@ def out(crashed: Path, tmp_path: Path) -> Path:
 
 
 def use_everything(out: Path) -> list[str]:
-    """Everything that reads a run directory; the errors that it gave."""
+    """Read a run directory in every way; return the errors."""
     refused = []
     uses: list[Callable[[], object]] = [
         lambda: MetricsTable.read(out),
@@ -263,7 +251,7 @@ def change_meta(out: Path, change: dict[str, Any]) -> None:
 
 
 def test_the_sound_run_is_accepted(out: Path) -> None:
-    """Else all of the above would pass for the wrong reason."""
+    """Without this, all of the above could pass for the wrong reason."""
     change_meta(out, {})
     newest = CheckpointStore(out / "checkpoints").newest()
     assert newest is not None

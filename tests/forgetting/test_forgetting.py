@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from interrupted import end_at_call
 from two_tasks import SMALL, files
 
 import clearl
@@ -33,20 +34,9 @@ from clearl.storage.checkpoints import CheckpointStore
 from clearl.unroll import UnrollLayout
 from clearl.wiring import load_factory
 
+FIRST = SMALL
 NEXT: dict[str, Any] = {"tasks": ("asterix",), "frames_per_visit": 300}
 TINY = UnrollLayout(discrete_spec((3,), "uint8", 2), 2)
-
-
-@pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("runs") / "a"
-    run(RunConfig(**SMALL), out, console=False)
-    return out
-
-
-@pytest.fixture
-def copy(first: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(first, tmp_path / "a"))
 
 
 def held(path: Path) -> dict[str, int]:
@@ -56,7 +46,7 @@ def held(path: Path) -> dict[str, int]:
 
 
 def sequences(path: Path) -> list[list[int]]:
-    """What the shards of a run can sample, opened as training does."""
+    """Return the unrolls that the shards of a run can sample, opened as in training."""
     factory = load_factory(RunDir.open(path).config_text, path)
     saved = CheckpointStore(path / "checkpoints").newest()
     assert saved is not None
@@ -153,23 +143,11 @@ def test_nothing_to_forget_is_said_so(tmp_path: Path, changes: dict[str, Any], p
 
 
 def killed_at(path: Path, moment: int) -> bool:
-    """`forget` in a process that is killed by SIGKILL at its n-th call that changes a file; whether it was."""
+    """Forget in a process that SIGKILL ends at its n-th call that changes a file; return whether it came to that."""
     child = os.fork()
     if child == 0:
-        calls = 0
-
-        def counted(real: Any) -> Any:
-            def call(*arguments: Any, **named: Any) -> Any:
-                nonlocal calls
-                calls += 1
-                if calls == moment:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return real(*arguments, **named)
-
-            return call
-
-        for name in ("replace", "rename", "unlink", "fsync", "ftruncate", "rmdir"):
-            setattr(os, name, counted(getattr(os, name)))
+        changes = ("replace", "rename", "unlink", "fsync", "ftruncate", "rmdir")
+        end_at_call(changes, moment, lambda: os.kill(os.getpid(), signal.SIGKILL))
         try:
             forget(plan_forgetting(path, "breakout"))
         finally:

@@ -17,14 +17,8 @@ from clearl.experiment import run
 from clearl.memory import read_memory
 from clearl.records.run_dir import RunDir
 
+FIRST = SMALL
 OLD_RUN = Path(__file__).parents[1] / "data" / "version-0.1" / "finished"
-
-
-@pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("runs") / "a"
-    run(RunConfig(**SMALL), out, console=False)
-    return out
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:

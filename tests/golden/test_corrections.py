@@ -7,27 +7,12 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from double_sum import double_sum
 
 from clearl.methods.corrections import LeakyVtrace, Trace, TrustRegion, Vtrace, state_divergence
 from clearl.nets.heads.categorical import MaskedCategorical
 
 ACTIONS = 4
-
-
-def double_sum(accepted, rho, c, gamma, r, v, v_last):
-    """v_s = V_s + sum_t (prod_{s<=i<t} m_i gamma_i c_i) m_t rho_t delta_t, for one column."""
-    steps = len(r)
-    v_next = np.append(v[1:], v_last)
-    targets = np.empty(steps)
-    for s in range(steps):
-        total = v[s]
-        for t in range(s, steps):
-            product = 1.0
-            for i in range(s, t):
-                product *= accepted[i] * gamma[i] * c[i]
-            total += product * accepted[t] * rho[t] * (r[t] + gamma[t] * v_next[t] - v[t])
-        targets[s] = total
-    return targets, accepted * rho * (r + gamma * np.append(targets[1:], v_last) - v)
 
 
 def literal_divergence(pi, mu, rho_bar):
@@ -93,7 +78,7 @@ def test_the_trust_region_equals_its_double_sum(steps: int, rho_bar: float, c_ba
         accepted = np.array([literal_divergence(pi[s], mu[s], rho_bar) < threshold for s in range(steps)], float)
         rejected += int((1 - accepted).sum())
         rho, c = np.minimum(rho_bar, ratio), np.minimum(c_bar, ratio)
-        expected = double_sum(accepted, rho, c, gamma, r, v, numbers["last"][b])
+        expected = double_sum(accepted * rho, accepted * c, gamma, r, v, numbers["last"][b])
         np.testing.assert_allclose(targets[:, b], expected[0], rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(advantages[:, b], expected[1], rtol=1e-12, atol=1e-12)
         assert np.all(targets.numpy()[accepted == 0, b] == v[accepted == 0]), "its target is its value, to the bit"
@@ -107,7 +92,7 @@ def test_leaky_vtrace_equals_its_double_sum(leak: float) -> None:
     for b in range(3):
         ratio, gamma, r, v = (numbers[name][:, b] for name in ("ratio", "gamma", "r", "v"))
         rho, c = ((1 - leak) * np.minimum(bar, ratio) + leak * ratio for bar in (1.0, 0.8))
-        expected = double_sum(np.ones(7), rho, c, gamma, r, v, numbers["last"][b])
+        expected = double_sum(rho, c, gamma, r, v, numbers["last"][b])
         np.testing.assert_allclose(targets[:, b], expected[0], rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(advantages[:, b], expected[1], rtol=1e-12, atol=1e-12)
 

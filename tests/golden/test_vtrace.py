@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from double_sum import double_sum
 
 from clearl.methods.corrections import Trace, Vtrace
 from clearl.nets.heads.categorical import MaskedCategorical
@@ -19,25 +20,6 @@ def vtrace(
     anything = MaskedCategorical(torch.zeros(1))
     ratios = torch.exp(target_log_probs - behaviour_log_probs)
     return Vtrace(rho_bar, c_bar)(Trace(ratios, discounts, rewards, values, bootstrap_value, anything, anything))
-
-
-def double_sum(log_mu, log_pi, gamma, r, v, v_last, rho_bar, c_bar):
-    """v_s = V_s + sum_{t=s}^{T-1} (prod_{i=s}^{t-1} gamma_i c_i) delta_t, for one column, in float64."""
-    steps = len(r)
-    ratio = np.exp(log_pi - log_mu)
-    rho, c = np.minimum(rho_bar, ratio), np.minimum(c_bar, ratio)
-    v_next = np.append(v[1:], v_last)
-    targets = np.empty(steps)
-    for s in range(steps):
-        total = v[s]
-        for t in range(s, steps):
-            product = 1.0
-            for i in range(s, t):
-                product *= gamma[i] * c[i]
-            total += product * rho[t] * (r[t] + gamma[t] * v_next[t] - v[t])
-        targets[s] = total
-    targets_next = np.append(targets[1:], v_last)
-    return targets, rho * (r + gamma * targets_next - v)
 
 
 @pytest.mark.parametrize(
@@ -59,8 +41,9 @@ def test_equals_the_papers_double_sum(steps: int, rho_bar: float, c_bar: float) 
         c_bar=c_bar,
     )
     for b in range(3):
-        column = (log_mu[:, b], log_pi[:, b], gamma[:, b], r[:, b], v[:, b], v_last[b])
-        expected_targets, expected_advantages = double_sum(*column, rho_bar, c_bar)
+        ratio = np.exp(log_pi[:, b] - log_mu[:, b])
+        rho, c = np.minimum(rho_bar, ratio), np.minimum(c_bar, ratio)
+        expected_targets, expected_advantages = double_sum(rho, c, gamma[:, b], r[:, b], v[:, b], v_last[b])
         np.testing.assert_allclose(targets[:, b], expected_targets, rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(advantages[:, b], expected_advantages, rtol=1e-12, atol=1e-12)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from interrupted import crash, row_number
 from whole_runs import assert_same_runs, contents, rows, shards, small_config, start, state
 
-from clearl.config import RunConfig
 from clearl.errors import CorruptFileError, RunDirectoryError
 from clearl.experiment import run
 from clearl.methods import method_spellings
@@ -22,23 +22,6 @@ from clearl.records.schema import Row
 from clearl.storage.checkpoints import CheckpointStore
 
 CONFIG = small_config(cycles=1)
-
-
-class CrashError(Exception):
-    """The run ends here, without ceremony."""
-
-
-def crash_at_row(config: RunConfig, out: Path, number: int) -> None:
-    """Run until the `number`-th metrics row has been written."""
-    written = []
-
-    def listen(row: Row) -> None:
-        written.append(row)
-        if len(written) == number:
-            raise CrashError
-
-    with pytest.raises(CrashError):
-        run(config, out, console=False, listeners=[listen])
 
 
 def wait_until(process: BaseProcess, happened: Callable[[], bool]) -> None:
@@ -68,7 +51,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that died between its third checkpoint and its end."""
     out = tmp_path_factory.mktemp("crashed") / "run"
-    crash_at_row(CONFIG, out, 11)
+    crash(CONFIG, out, at=row_number(11))
     assert len(list((out / "checkpoints").iterdir())) == 2
     return out
 
@@ -80,7 +63,7 @@ def broken(crashed: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("number", [1, 3, 6, 13])
 def test_a_crash_at_any_row_is_made_good(whole: Path, tmp_path: Path, number: int) -> None:
-    crash_at_row(CONFIG, tmp_path, number)
+    crash(CONFIG, tmp_path, at=row_number(number))
     assert RunDir.open(tmp_path).status == "failed"
     assert run(CONFIG, tmp_path, console=False).status == "finished"
     assert_same_runs(whole, tmp_path, CONFIG)
@@ -91,7 +74,7 @@ def test_every_method_resumes_exactly(tmp_path: Path, method: str) -> None:
     config = replace(CONFIG, method=method, cycles=2, frames_per_visit=300, fisher_batches=3, compress_frames=None)
     run(config, tmp_path / "whole", console=False)
     written = len(rows(tmp_path / "whole"))
-    crash_at_row(config, tmp_path / "run", 2 * written // 3)
+    crash(config, tmp_path / "run", at=row_number(2 * written // 3))
     assert state(tmp_path / "run")["learner"]["state"]["counters"]["frames"] > 300
     run(config, tmp_path / "run", console=False)
     assert_same_runs(tmp_path / "whole", tmp_path / "run", config)
@@ -229,7 +212,7 @@ def test_no_good_checkpoint_is_an_error_and_never_a_fresh_start(broken: Path) ->
 
 def test_replay_in_ram_is_lost_with_the_process_and_the_run_says_so(tmp_path: Path) -> None:
     config = replace(CONFIG, replay_store="ram")
-    crash_at_row(config, tmp_path, 11)
+    crash(config, tmp_path, at=row_number(11))
     assert run(config, tmp_path, console=False).status == "finished"
     assert "unrolls of replay are lost" in rows(tmp_path, "fault")[0]["problem"]
     frames = [row["frames"] for row in rows(tmp_path, "train")]
@@ -238,7 +221,7 @@ def test_replay_in_ram_is_lost_with_the_process_and_the_run_says_so(tmp_path: Pa
 
 def test_environments_without_a_state_start_new_episodes(tmp_path: Path) -> None:
     config = replace(CONFIG, suite="gym:CartPole-v1", tasks=(), torso="mlp", buffer_frames=4000)
-    crash_at_row(config, tmp_path, 5)
+    crash(config, tmp_path, at=row_number(5))
     before = state(tmp_path)["shards"][0]
     assert run(config, tmp_path, console=False).status == "finished"
     frames = [row["frames"] for row in rows(tmp_path, "train")]

@@ -4,40 +4,26 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from interrupted import CrashError, crash
 from whole_runs import rows, small_config, state
 
 from clearl.cli.main import main
-from clearl.config import RunConfig, from_yaml
+from clearl.config import from_yaml
 from clearl.errors import RunDirectoryError
 from clearl.experiment import run
 from clearl.records.run_dir import RunDir
-from clearl.records.schema import Row
 
 CONFIG = small_config(cycles=1, frames_per_visit=300)
-
-
-class CrashError(Exception):
-    """The run ends here."""
-
-
-def crash(config: RunConfig, out: Path, at: Callable[[Row], bool]) -> None:
-    def listen(row: Row) -> None:
-        if at(row):
-            raise CrashError
-
-    with pytest.raises(CrashError):
-        run(config, out, console=False, listeners=[listen])
 
 
 @pytest.fixture(scope="module")
 def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("crashed") / "run"
-    crash(CONFIG, out, lambda row: row["kind"] == "train" and row["frames"] > 200)
+    crash(CONFIG, out, at=lambda row: row["kind"] == "train" and row["frames"] > 200)
     return out
 
 
@@ -114,13 +100,13 @@ def test_a_run_without_its_checkpoints_is_refused_and_keeps_its_rows(broken: Pat
 
 
 def test_a_run_that_died_before_its_first_checkpoint_starts_again(tmp_path: Path) -> None:
-    crash(CONFIG, tmp_path / "run", lambda row: row["kind"] == "eval")
+    crash(CONFIG, tmp_path / "run", at=lambda row: row["kind"] == "eval")
     assert run(CONFIG, tmp_path / "run", console=False).status == "finished"
 
 
 def test_every_resume_is_told_even_if_no_checkpoint_followed(broken: Path) -> None:
     for _ in range(3):
-        crash(CONFIG, broken, lambda row: row["kind"] == "resume")
+        crash(CONFIG, broken, at=lambda row: row["kind"] == "resume")
     run(CONFIG, broken, console=False)
     assert len(rows(broken, "resume")) == 4
 

@@ -6,37 +6,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_runs import add_train_row
 
-from clearl.records.schema import encode, train_row
 from clearl.report import composition, make_report, summarise_runs
 from clearl.report.arms import group_arms
 from clearl.report.load import load_runs
 from clearl.report.tables import replay_table
 
 
-def _add(path: Path, frames: int, by_task: object) -> None:
-    row = train_row(
-        tasks=["a"],
-        frames=frames,
-        updates=1,
-        fps=1.0,
-        loss={},
-        lag_updates=0.0,
-        replay={"by_task": by_task},
-        wall_s=0.0,
-    )
-    with (path / "metrics.jsonl").open("ab") as file:
-        file.write(encode(row))
-
-
 @pytest.fixture
 def two_seeds(make_run, learner) -> Path:
     for seed in (0, 1):
         path = make_run("clear", seed, returns=learner(("a", "b"), 2, keeps=0.9, noise=0.1, seed=seed))
-        _add(path, 100, {"a": {"unrolls": 8, "median_age_frames": 50}})
-        _add(path, 200, "nonsense")
-        _add(path, 300, {"a": {"unrolls": "many"}})
-        _add(path, 400, {"a": {"unrolls": 6 + seed}, "b": {"unrolls": 2 - seed}})
+        add_train_row(path, 100, replay={"by_task": {"a": {"unrolls": 8, "median_age_frames": 50}}})
+        add_train_row(path, 200, replay={"by_task": "nonsense"})
+        add_train_row(path, 300, replay={"by_task": {"a": {"unrolls": "many"}}})
+        add_train_row(path, 400, replay={"by_task": {"a": {"unrolls": 6 + seed}, "b": {"unrolls": 2 - seed}}})
     return path.parent
 
 

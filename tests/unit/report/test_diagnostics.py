@@ -6,20 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_runs import add_train_row
 
-from clearl.records.schema import encode, train_row
 from clearl.report import diagnostics, make_report
 from clearl.report.arms import group_arms
 from clearl.report.load import load_runs
-
-
-def _add(path: Path, frames: int, found: object) -> None:
-    row = train_row(
-        tasks=["a"], frames=frames, updates=1, fps=1.0, loss={}, lag_updates=0.0, replay={}, wall_s=0.0,
-        extra={"diagnostics": found},
-    )  # fmt: skip
-    with (path / "metrics.jsonl").open("ab") as file:
-        file.write(encode(row))
 
 
 @pytest.fixture
@@ -28,9 +19,11 @@ def two_seeds(make_run, learner) -> Path:
         path = make_run("clear", seed, returns=learner(("a", "b"), 2, keeps=0.9, noise=0.1, seed=seed))
         for frames in (100, 200):
             new = {"entropy": frames + 10.0 * seed, "grad_norm": 400.0, "kl": None}
-            _add(path, frames, {"new": new, "replay": {"entropy": 0.5}, "terms": {"value": 3.0}})
-        _add(path, 300, "nonsense")
-        _add(path, 400, {"new": {"entropy": "text"}})
+            add_train_row(
+                path, frames, extra={"diagnostics": {"new": new, "replay": {"entropy": 0.5}, "terms": {"value": 3.0}}}
+            )
+        add_train_row(path, 300, extra={"diagnostics": "nonsense"})
+        add_train_row(path, 400, extra={"diagnostics": {"new": {"entropy": "text"}}})
     return path.parent
 
 

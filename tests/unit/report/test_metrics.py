@@ -4,67 +4,51 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from made_runs import POINTS, VISITS, run_of
 
 from clearl.report import metrics
 from clearl.report.load import load_run, load_runs
-from clearl.report.run import Curve, Run, Span
-
-
-def _run(tmp_path, points, visits, *, status: str = "finished", switches=None, **meta) -> Run:
-    """A run with these evaluations and visits [(task, start, end)]."""
-    curves = {task: Curve(*np.array(values, dtype=float).T) for task, values in points.items()}
-    spans = tuple(Span((task,), start, end, index) for index, (task, start, end) in enumerate(visits))
-    planned = max(span.end for span in spans)
-    seen = max((curve.frames[-1] for curve in curves.values()), default=0.0)
-    return Run(tmp_path, {"status": status, **meta}, {}, curves, spans, planned, seen, switches=switches or {})
 
 
 def test_cumulative_is_the_area_under_straight_lines_over_all_of_training(tmp_path):
-    run = _run(tmp_path, {"a": [(100, 2.0), (300, 6.0), (400, 0.0)]}, [("a", 0, 500)])
+    run = run_of(tmp_path, {"a": [(100, 2.0), (300, 6.0), (400, 0.0)]}, [("a", 0, 500)])
     # 2 until 100, then (2+6)/2 over 200 frames, (6+0)/2 over 100, then 0 over 100.
     assert metrics.cumulative(run, "a") == pytest.approx((100 * 2 + 200 * 4 + 100 * 3 + 100 * 0) / 500)
 
 
 def test_evaluations_count_by_the_frames_they_stand_for_not_by_their_number(tmp_path):
     crowded = [(frames, 1.0) for frames in range(100)] + [(100, 1.0), (1000, 1.0)]
-    sparse = _run(tmp_path, {"a": [*crowded, (1000.1, 9.0), (2000, 9.0)]}, [("a", 0, 2000)])
+    sparse = run_of(tmp_path, {"a": [*crowded, (1000.1, 9.0), (2000, 9.0)]}, [("a", 0, 2000)])
     assert metrics.cumulative(sparse, "a") == pytest.approx(5.0, abs=0.01)
 
 
 def test_the_running_mean_ends_at_the_cumulative_score(tmp_path):
-    run = _run(tmp_path, {"a": [(100, 2.0), (300, 6.0), (400, 0.0)]}, [("a", 0, 500)])
+    run = run_of(tmp_path, {"a": [(100, 2.0), (300, 6.0), (400, 0.0)]}, [("a", 0, 500)])
     at = np.array([100.0, 200.0, 500.0])
     expected = [2.0, (200 + 100 * 3) / 200, metrics.cumulative(run, "a")]
     assert metrics.running_cumulative(run.curves["a"], at) == pytest.approx(expected)
 
 
 def test_cumulative_of_an_unfinished_run_is_read_where_it_stands(tmp_path):
-    run = _run(tmp_path, {"a": [(0, 0.0), (200, 4.0)]}, [("a", 0, 1000)], status="interrupted")
+    run = run_of(tmp_path, {"a": [(0, 0.0), (200, 4.0)]}, [("a", 0, 1000)], status="interrupted")
     assert metrics.cumulative(run, "a") == pytest.approx(2.0)
 
 
 def test_final_is_the_mean_of_the_last_two_percent(tmp_path):
-    run = _run(tmp_path, {"a": [(980, 100.0), (981, 4.0), (1000, 6.0)]}, [("a", 0, 1000)])
+    run = run_of(tmp_path, {"a": [(980, 100.0), (981, 4.0), (1000, 6.0)]}, [("a", 0, 1000)])
     assert metrics.final(run, "a") == pytest.approx(5.0)
-    late = _run(tmp_path, {"a": [(100, 1.0), (900, 7.0)]}, [("a", 0, 1000)])
+    late = run_of(tmp_path, {"a": [(100, 1.0), (900, 7.0)]}, [("a", 0, 1000)])
     assert metrics.final(late, "a") == 7.0
 
 
-VISITS = [("a", 0, 100), ("b", 100, 200), ("a", 200, 300), ("b", 300, 400)]
-POINTS = {
-    "a": [(0, 0.0), (100, 8.0), (150, 3.0), (200, 2.0), (250, 9.0), (300, 10.0), (400, 6.0)],
-    "b": [(0, 1.0), (100, 1.0), (200, 5.0), (300, 4.0), (400, 7.0)],
-}
-
-
 def test_backward_transfer_is_final_minus_end_of_first_visit(tmp_path):
-    run = _run(tmp_path, POINTS, VISITS)
+    run = run_of(tmp_path, POINTS, VISITS)
     assert metrics.backward_transfer(run, "a") == pytest.approx(6.0 - 8.0)
     assert metrics.backward_transfer(run, "b") == pytest.approx(7.0 - 5.0)
 
 
 def test_first_visit_mean_is_over_that_visit_only(tmp_path):
-    run = _run(tmp_path, POINTS, VISITS)
+    run = run_of(tmp_path, POINTS, VISITS)
     assert metrics.first_visit_mean(run, "a") == pytest.approx(4.0)
     assert metrics.first_visit_mean(run, "b") == pytest.approx(3.0)
     assert metrics.first_visit_mean(run, "c") is None
@@ -80,17 +64,17 @@ def test_forward_transfer_compares_the_same_number_of_own_frames(make_run):
 
 
 def test_probe_mean_is_over_the_probes_visit(tmp_path):
-    run = _run(tmp_path, POINTS, VISITS, probe_task="b")
+    run = run_of(tmp_path, POINTS, VISITS, probe_task="b")
     assert metrics.probe_mean(run) == pytest.approx(3.0)
-    assert metrics.probe_mean(_run(tmp_path, POINTS, VISITS)) is None
+    assert metrics.probe_mean(run_of(tmp_path, POINTS, VISITS)) is None
 
 
 def test_a_task_that_was_never_evaluated_measures_nothing(tmp_path):
-    run = _run(tmp_path, {}, VISITS)
+    run = run_of(tmp_path, {}, VISITS)
     for measure in (metrics.cumulative, metrics.final, metrics.backward_transfer, metrics.first_visit_mean):
         assert measure(run, "a") is None
 
 
 def test_the_evaluation_at_the_end_of_the_plan_is_the_final_score(tmp_path):
-    run = _run(tmp_path, POINTS, VISITS, switches={"a": {3: 5.5}})
+    run = run_of(tmp_path, POINTS, VISITS, switches={"a": {3: 5.5}})
     assert metrics.final(run, "a") == 5.5 and metrics.final(run, "b") == 7.0

@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
+from made_runs import POINTS, VISITS, run_of
 
 from clearl.records import MetricsWriter, RunDir, eval_row, segment_row
 from clearl.report import metrics, retention
 from clearl.report.load import load_run
-from clearl.report.run import Curve, Run, Span
-
-
-def _run(tmp_path, points, visits, *, status: str = "finished", switches=None) -> Run:
-    """A run with these evaluations, visits [(task, start, end)] and evaluations at switches."""
-    curves = {task: Curve(*np.array(values, dtype=float).T) for task, values in points.items()}
-    spans = tuple(Span((task,), start, end, index) for index, (task, start, end) in enumerate(visits))
-    seen = max((curve.frames[-1] for curve in curves.values()), default=0.0)
-    return Run(tmp_path, {"status": status}, {}, curves, spans, spans[-1].end, seen, switches=switches or {})
+from clearl.report.run import Run
 
 
 def _pairs(run: Run, task: str) -> list[tuple[float, float]]:
     return [(absence.learnt, absence.after) for absence in retention.absences(run, task)]
 
 
-VISITS = [("a", 0, 100), ("b", 100, 200), ("a", 200, 300), ("b", 300, 400)]
-POINTS = {
-    "a": [(0, 0.0), (100, 8.0), (150, 3.0), (200, 2.0), (250, 9.0), (300, 10.0), (400, 6.0)],
-    "b": [(0, 1.0), (100, 1.0), (200, 5.0), (300, 4.0), (400, 7.0)],
-}
-
-
 def test_forgetting_and_kept_over_absences(tmp_path):
-    run = _run(tmp_path, POINTS, VISITS)
+    run = run_of(tmp_path, POINTS, VISITS)
     # a is away over 100..200 (8 to 2) and 300..400 (10 to 6); b over 200..300 (5 to 4), and is there at the end.
     assert _pairs(run, "a") == [(8.0, 2.0), (10.0, 6.0)]
     assert retention.forgetting(run, "a") == pytest.approx((6 + 4) / 2)
@@ -42,16 +27,16 @@ def test_forgetting_and_kept_over_absences(tmp_path):
 
 
 def test_scores_count_from_the_floor(tmp_path):
-    run = _run(tmp_path, POINTS, VISITS)
+    run = run_of(tmp_path, POINTS, VISITS)
     assert retention.kept(run, "b", 1.0) == pytest.approx(3 / 4)
     negative = {"a": [(0, -500.0), (100, -100.0), (200, -200.0), (300, -80.0), (400, -100.0)]}
-    run = _run(tmp_path, negative, VISITS)
+    run = run_of(tmp_path, negative, VISITS)
     assert retention.kept(run, "a", -500.0) == pytest.approx((300 + 400) / (400 + 420))
     assert retention.forgetting(run, "a") == pytest.approx((100 + 20) / 2)
 
 
 def test_the_area_lost_is_the_mean_of_what_was_missing_while_away(tmp_path):
-    run = _run(tmp_path, POINTS, VISITS)
+    run = run_of(tmp_path, POINTS, VISITS)
     # Away over 100..200: 8, 3, 2 on straight lines, mean (5.5 + 2.5) / 2 = 4; over 300..400: 10 to 6, mean 8.
     assert retention.area_lost(run, "a", 0.0) == pytest.approx(1 - (4 + 8) / (8 + 10))
     assert retention.area_lost(run, "b", 1.0) == pytest.approx(1 - 3.5 / 4)
@@ -59,7 +44,7 @@ def test_the_area_lost_is_the_mean_of_what_was_missing_while_away(tmp_path):
 
 def test_evaluations_at_switches_take_the_place_of_single_noisy_ones(tmp_path):
     switches = {"a": {0: 7.0, 1: 3.5, 2: 9.0, 3: 4.5}}
-    run = _run(tmp_path, POINTS, VISITS, switches=switches)
+    run = run_of(tmp_path, POINTS, VISITS, switches=switches)
     assert _pairs(run, "a") == [(7.0, 3.5), (9.0, 4.5)]
     assert retention.kept(run, "a", 0.0) == pytest.approx(0.5)
     assert all(absence.at_switches for absence in retention.absences(run, "a"))
@@ -67,29 +52,29 @@ def test_evaluations_at_switches_take_the_place_of_single_noisy_ones(tmp_path):
 
 
 def test_the_task_by_time_matrix(tmp_path):
-    run = _run(tmp_path, POINTS, VISITS, switches={"a": {1: 2.5}})
+    run = run_of(tmp_path, POINTS, VISITS, switches={"a": {1: 2.5}})
     assert retention.segment_scores(run, "a") == [8.0, 2.5, 10.0, 6.0]
     assert retention.segment_scores(run, "b") == [1.0, 5.0, 4.0, 7.0]
-    early = _run(tmp_path, {"a": POINTS["a"][:3]}, VISITS, status="interrupted")
+    early = run_of(tmp_path, {"a": POINTS["a"][:3]}, VISITS, status="interrupted")
     assert retention.segment_scores(early, "a") == [8.0, None, None, None]
 
 
 def test_an_absence_counts_once_a_whole_segment_of_it_has_passed(tmp_path):
-    run = _run(tmp_path, {"a": POINTS["a"][:3]}, VISITS, status="interrupted")
+    run = run_of(tmp_path, {"a": POINTS["a"][:3]}, VISITS, status="interrupted")
     assert _pairs(run, "a") == []
-    run = _run(tmp_path, {"a": POINTS["a"][:5]}, VISITS, status="interrupted")
+    run = run_of(tmp_path, {"a": POINTS["a"][:5]}, VISITS, status="interrupted")
     assert _pairs(run, "a") == [(8.0, 2.0)]
 
 
 def test_the_evaluation_at_the_switch_belongs_to_the_visit(tmp_path):
-    run = _run(tmp_path, {"a": [(100, 8.0)]}, VISITS[:2])
+    run = run_of(tmp_path, {"a": [(100, 8.0)]}, VISITS[:2])
     assert _pairs(run, "a") == []
-    run = _run(tmp_path, {"a": [(0, 5.0), (150, 3.0)]}, VISITS[:2])
+    run = run_of(tmp_path, {"a": [(0, 5.0), (150, 3.0)]}, VISITS[:2])
     assert _pairs(run, "a") == []
 
 
 def test_a_task_that_is_never_away_has_no_forgetting(tmp_path):
-    run = _run(tmp_path, {"a": [(0, 0.0), (100, 1.0)]}, [("a", 0, 100)])
+    run = run_of(tmp_path, {"a": [(0, 0.0), (100, 1.0)]}, [("a", 0, 100)])
     assert retention.forgetting(run, "a") is None and retention.kept(run, "a", 0.0) is None
     assert retention.area_lost(run, "a", 0.0) is None and metrics.backward_transfer(run, "a") is None
     assert retention.kept(run, "absent", 0.0) is None
@@ -97,12 +82,12 @@ def test_a_task_that_is_never_away_has_no_forgetting(tmp_path):
 
 def test_visits_that_learnt_nothing_say_nothing_about_keeping(tmp_path):
     points = {"a": [(0, 10.0), (100, 0.1), (200, 0.5), (300, 0.2), (400, 0.4)]}
-    assert retention.kept(_run(tmp_path, points, VISITS), "a", 0.0) is None
+    assert retention.kept(run_of(tmp_path, points, VISITS), "a", 0.0) is None
 
 
 def test_an_absence_before_which_little_was_learnt_weighs_little(tmp_path):
     points = {"a": [(100, 0.1), (200, 0.6), (300, 10.0), (400, 5.0)]}
-    assert retention.kept(_run(tmp_path, points, VISITS), "a", 0.0) == pytest.approx(5.6 / 10.1)
+    assert retention.kept(run_of(tmp_path, points, VISITS), "a", 0.0) == pytest.approx(5.6 / 10.1)
 
 
 def _overshooting_run(tmp_path, *, true_bounds: bool) -> Run:
