@@ -1,12 +1,12 @@
-"""How the cost grows: what `tools/performance_tables.py` draws, one section of a JSON file for each curve.
+"""Measure how the cost grows: one section of a JSON file for each curve that `tools/performance_tables.py` draws.
 
     python -m benchmarks.growth [--only slots,workers,...] [--seconds 5] [--json build/growth.json]
 
 slots, workers, batch, unroll: the rate of MinAtar training with `local` (Breakout, no evaluation). replay: an insert
 and a sample against the unrolls held. memory: the processes of one run over its frames, its buffer filling, then full.
-serve: the learner alone, fed with prepared unrolls by more and more light workers, next to what one real worker gives.
-paper: the same two constants, and the bytes of a frame, with the settings of the paper's own runs. operations: those of
-an update for each of its frames, counted by torch.
+serve: the learner alone, fed with prepared unrolls by more and more light workers, and the rate of one real worker.
+paper: the same two constants, and the bytes of a frame, with the settings of the paper's own runs. operations: the
+floating-point operations of an update for each of its frames, counted by torch.
 
 Sections that the file holds already are kept; those named by --only are measured again.
 """
@@ -14,7 +14,6 @@ Sections that the file holds already are kept; those named by --only are measure
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
@@ -22,12 +21,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from benchmarks.replay import ATARI, SMALL, cpu_seconds, insert_cost_us, play, shard_of, small_row
+from benchmarks.sections import Section, measure_sections, parser_of, say
 from benchmarks.synthetic import serve
 
 from clearl.bench.endtoend import train
@@ -35,15 +35,12 @@ from clearl.bench.work import learner as learner_work
 from clearl.bench.workloads import workload
 from clearl.config import RunConfig, resolve, to_yaml
 from clearl.records.reader import read_rows
-from clearl.records.run_dir import describe_machine, describe_versions
 from clearl.records.schema import METRICS_FILE
 from clearl.replay.disk import DiskStore
 from clearl.replay.shard import ReplayShard
 from clearl.runtimes.host import cores
 from clearl.suites import make_suite
 from clearl.wiring import ReplaySize, RunFactory
-
-Section = list[dict[str, Any]]
 
 SLOTS = (4, 8, 16, 32, 64, 128, 256)
 WORKERS = (1, 2, 3, 4)
@@ -61,54 +58,46 @@ _COSTS = 5
 """Measurements of an insert or a sample, of which the median counts."""
 _GLANCE_S = 0.25
 _BYTES_UNROLLS = 8
-"""Unrolls of each task that the bytes of a frame are taken from, at least."""
+"""The least unrolls of each task from which the bytes of a frame are measured."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """How long to measure, and how many unrolls are held at most."""
+def rates(configs: Callable[[], dict[int, RunConfig]]) -> Callable[[argparse.Namespace], Section]:
+    """Return a section of frames per second of real runs, by the setting that changes."""
 
-    seconds: float
-    held: int
-
-
-def rates(configs: Callable[[], dict[int, RunConfig]]) -> Callable[[Options], Section]:
-    """Frames per second of real runs, by the setting that changes."""
-
-    def measured(options: Options) -> Section:
+    def measured(options: argparse.Namespace) -> Section:
         rows, guess = [], _FIRST_GUESS
         for setting, config in configs().items():
             trained = train(config, options.seconds, guess)
             guess = trained.frames_per_s
             rows.append({"x": setting, "frames_per_s": trained.frames_per_s, "frames": trained.frames})
-            _say(f"  {setting}: {trained.frames_per_s:,.0f} frames/s")
+            say(f"  {setting}: {trained.frames_per_s:,.0f} frames/s")
         return rows
 
     return measured
 
 
 def slots() -> dict[int, RunConfig]:
-    """By the number of slots; no slot is in a batch twice, so that few slots make small batches."""
+    """Vary the number of slots; no slot is in a batch twice, so that few slots make small batches."""
     return {n: workload("minatar", **_QUIET, slots=n, batch_unrolls=min(n, 32)) for n in SLOTS}
 
 
 def workers() -> dict[int, RunConfig]:
-    """By the number of worker processes, which share 32 slots."""
+    """Vary the number of worker processes, which share 32 slots."""
     return {n: workload("minatar", **_QUIET, workers=n) for n in WORKERS}
 
 
 def batches() -> dict[int, RunConfig]:
-    """By the unrolls of an update, out of 128 slots."""
+    """Vary the unrolls of an update, out of 128 slots."""
     return {n: workload("minatar", **_QUIET, slots=128, batch_unrolls=n) for n in BATCHES}
 
 
 def unrolls() -> dict[int, RunConfig]:
-    """By the steps of an unroll."""
+    """Vary the steps of an unroll."""
     return {n: workload("minatar", **_QUIET, unroll_steps=n) for n in UNROLLS}
 
 
-def replay(options: Options) -> Section:
-    """Microseconds of one core for an insert that stays and for a sample, in a full shard on disk.
+def replay(options: argparse.Namespace) -> Section:
+    """Measure the microseconds of one core for an insert that stays and for a sample, in a full shard on disk.
 
     Tiny unrolls are really held, so that the index shows. Atari's are 6 KB each: its shard has the index of one that
     lost its records, which costs an insert the same.
@@ -133,12 +122,12 @@ def replay(options: Options) -> Section:
             )
             tiny.close()
             large.close()
-            _say(f"  {held:,} held: insert {rows[-1]['insert_us']:.0f} us, sample {rows[-1]['sample_us']:.0f} us")
+            say(f"  {held:,} held: insert {rows[-1]['insert_us']:.0f} us, sample {rows[-1]['sample_us']:.0f} us")
     return rows
 
 
-def memory(options: Options) -> Section:
-    """Bytes of the processes of one MinAtar run and of its replay in RAM, over its frames; half of them fit."""
+def memory(options: argparse.Namespace) -> Section:
+    """Measure the bytes of one MinAtar run's processes and of its replay in RAM, over its frames; half of them fit."""
     seconds = 6 * options.seconds
     frames = int(seconds * 2 * _FIRST_GUESS)
     config = workload(
@@ -158,12 +147,12 @@ def memory(options: Options) -> Section:
                 rows.append({"frames": last["frames"], "bytes": nbytes, "replay_bytes": last["replay"]["bytes"]})
         if child.returncode:
             sys.exit(f"the measured run failed with code {child.returncode}")
-    _say(f"  {len(rows)} points up to {rows[-1]['frames']:,} frames")
+    say(f"  {len(rows)} points up to {rows[-1]['frames']:,} frames")
     return [{**row, "buffer_frames": config.buffer_frames} for row in rows]
 
 
-def served(options: Options) -> Section:
-    """What the learner takes, all cores as its threads, by the number of workers that share 64 slots."""
+def served(options: argparse.Namespace) -> Section:
+    """Measure the learner alone, all cores as its threads, by the number of workers that share 64 slots."""
     rows = []
     for name in ("minatar", "atari"):
         config = workload(name, slots=64, learner_threads=cores())
@@ -172,20 +161,20 @@ def served(options: Options) -> Section:
         for count in SERVED:
             done = serve(config, workers=count, seconds=options.seconds / 2)
             rows.append({"workload": name, "workers": count, **_as_json(done), **produced})
-            _say(f"  {name}, {count} workers: {done.updates_per_s:.1f} updates/s, {done.frames_per_s:,.0f} frames/s")
+            say(f"  {name}, {count} workers: {done.updates_per_s:.1f} updates/s, {done.frames_per_s:,.0f} frames/s")
     return rows
 
 
 def papers_runs() -> list[tuple[str, RunConfig, RunConfig]]:
-    """The name of each of the paper's runs, its settings, and those that can be measured here."""
+    """Return the name of each of the paper's runs, its settings, and those that can be measured here."""
     atari, dmlab = (resolve(flags={"preset": preset}) for preset in ("paper-atari", "paper-dmlab"))
     # DMLab is in no package registry. ViZDoom has its picture, repeats and number of actions, and stands in for it.
     stand_in = replace(dmlab, suite="vizdoom", tasks=("health_gathering", "my_way_home", "deadly_corridor"))
     return [("Atari", atari, atari), ("DMLab", dmlab, stand_in)]
 
 
-def operations(options: Options) -> Section:
-    """Floating-point operations of an update of the paper's networks, for each environment frame of its batch."""
+def operations(options: argparse.Namespace) -> Section:
+    """Count floating-point operations of an update of the paper's networks, for each environment frame of its batch."""
     with _threads(cores()):
         return [
             {"run": run, "flops_per_frame": learner_work(measured, 1).flops_per_frame}
@@ -193,8 +182,8 @@ def operations(options: Options) -> Section:
         ]
 
 
-def paper(options: Options) -> Section:
-    """Learner, worker and bytes with the networks, unrolls and batches of the paper's own runs."""
+def paper(options: argparse.Namespace) -> Section:
+    """Measure learner, worker and bytes with the networks, unrolls and batches of the paper's own runs."""
     rows = []
     for run, config, measured in papers_runs():
         config_here = replace(measured, learner_threads=cores())
@@ -210,12 +199,12 @@ def paper(options: Options) -> Section:
                 **one_worker(measured, options.seconds),
             }
         )
-        _say(f"  {run}: learner {done.frames_per_s:,.0f}, worker {rows[-1]['worker_frames_per_s']:,.0f} frames/s")
+        say(f"  {run}: learner {done.frames_per_s:,.0f}, worker {rows[-1]['worker_frames_per_s']:,.0f} frames/s")
     return rows
 
 
 def one_worker(config: RunConfig, seconds: float) -> dict[str, float]:
-    """Frames per second of one worker on one core, and bytes of replay for each frame, the mean over the tasks."""
+    """Measure one worker on one core: frames per second, and bytes of replay for each frame; means over the tasks."""
     each, slots = seconds / len(config.tasks), min(config.slots, 16)
     costs_s, nbytes = [], []
     with tempfile.TemporaryDirectory(prefix="clearl-bench-") as directory, _threads(1):
@@ -238,7 +227,7 @@ def one_worker(config: RunConfig, seconds: float) -> dict[str, float]:
     return {"worker_frames_per_s": 1 / statistics.mean(costs_s), "replay_bytes_per_frame": statistics.mean(nbytes)}
 
 
-SECTIONS: dict[str, Callable[[Options], Section]] = {
+SECTIONS: dict[str, Callable[[argparse.Namespace], Section]] = {
     "slots": rates(slots),
     "workers": rates(workers),
     "batch": rates(batches),
@@ -252,32 +241,14 @@ SECTIONS: dict[str, Callable[[Options], Section]] = {
 
 
 def main() -> None:
-    """Measure what is missing, and write the file after each section."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", help=f"measure these again: {', '.join(SECTIONS)}")
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each run; about 8 minutes in all with 5")
+    """Measure the missing sections, about 8 minutes in all with 5 seconds a run."""
+    parser = parser_of(__doc__, SECTIONS, file="build/growth.json", seconds=5.0)
     parser.add_argument("--held", type=int, default=HELD[-1], help="most unrolls held in section replay")
-    parser.add_argument("--json", type=Path, default=Path("build/growth.json"))
-    arguments = parser.parse_args()
-    wanted = arguments.only.split(",") if arguments.only else list(SECTIONS)
-    if unknown := [name for name in wanted if name not in SECTIONS]:
-        parser.error(f"no such section: {', '.join(unknown)}")
-    arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    found = json.loads(arguments.json.read_text()) if arguments.json.exists() else {"v": 1, "sections": {}}
-    for name in wanted:
-        if name in found["sections"] and not arguments.only:
-            continue
-        _say(name)
-        started = time.monotonic()
-        section = SECTIONS[name](Options(arguments.seconds, arguments.held))
-        found["sections"][name] = section
-        found |= {"cores": cores(), "machine": describe_machine(), "versions": describe_versions("torch", "numpy")}
-        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
-        _say(f"  {time.monotonic() - started:.0f} s")
+    measure_sections(parser, SECTIONS, ("torch", "numpy"))
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory of a process and all below it; what several of them share is counted once. 0 when it has gone."""
+    """Return the memory of a process and all below it, shared pages counted once; 0 if it has exited."""
     return sum(_proportional_bytes(each) for each in _family(pid))
 
 
@@ -325,10 +296,6 @@ def _threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""Environment frames per second of one program on Atari's space_invaders or, with a name that ends in -cheetah, on
-HalfCheetah, as its own documentation would have it run.
+"""Measure the environment frames per second of one program, run as its own documentation says.
+
+On Atari's space_invaders or, with a name that ends in -cheetah, on HalfCheetah:
 
     python benchmarks/peers/measure.py NAME --into FILE.jsonl [--seconds 60]
 
@@ -31,24 +32,26 @@ ROBOTS = 16
 GAME = "ALE/SpaceInvaders-v5"
 _WARM_SHARE = 0.2
 _LEAST_MARKS = 3
+_BY_FORK = {"start_method": "fork"}
+"""Stable-Baselines3's own default imports all of it anew in each of the processes."""
 Measured = tuple[float, dict[str, Any]]
 """Frames per second, and the settings that are worth a line in the table."""
 
 
 class Marks:
-    """(time, frames) as training goes on; the rate leaves out the first fifth of the time."""
+    """Pairs of (time, frames) during training; the rate leaves out the first fifth of the time."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.points: list[tuple[float, float]] = []
 
     def add(self, frames: float) -> bool:
-        """Whether training shall go on."""
+        """Return whether training shall continue."""
         self.points.append((time.monotonic(), frames))
         return len(self.points) < _LEAST_MARKS or self.points[-1][0] - self.points[0][0] < self.seconds
 
     def rate(self) -> float:
-        """Frames per second."""
+        """Return the frames per second."""
         last_s, last = self.points[-1]
         warm = self.points[0][0] + _WARM_SHARE * (last_s - self.points[0][0])
         first_s, first = next(point for point in self.points if point[0] >= warm)
@@ -58,7 +61,7 @@ class Marks:
 
 
 def make_game(**options: Any) -> Any:
-    """One frame a step and the action that was asked for: the wrappers of each program do the rest."""
+    """Make the game with one frame a step and no sticky actions: the wrappers of each program do the rest."""
     import ale_py
     import gymnasium
 
@@ -66,65 +69,45 @@ def make_game(**options: Any) -> Any:
     return gymnasium.make(GAME, frameskip=1, repeat_action_probability=0.0, **options)
 
 
-def clearl(seconds: float) -> Measured:
-    """CLEAR 50-50 with `local`, evaluation and replay included."""
-    from clearl.bench.endtoend import train
-    from clearl.bench.workloads import workload
-
-    config = workload("atari", torso="nature", record_every_updates=1)
-    guess = train(config, min(5.0, seconds), 2_000.0).frames_per_s
-    return train(config, seconds, guess).frames_per_s, {"slots": config.slots, "runtime": "local"}
-
-
-def stable_baselines3(algorithm: str) -> Callable[[float], Measured]:
-    """A2C or PPO with SubprocVecEnv and 32 environments, where its zoo takes 8 to 16."""
+def clearl(name: str, **changes: Any) -> Callable[[float], Measured]:
+    """Return the measurement of CLEAR 50-50 on a workload with `local`, evaluation and replay included."""
 
     def measure(seconds: float) -> Measured:
-        import stable_baselines3
-        from stable_baselines3.common.callbacks import BaseCallback
-        from stable_baselines3.common.env_util import make_atari_env
-        from stable_baselines3.common.vec_env import SubprocVecEnv, VecFrameStack
+        from clearl.bench.endtoend import train
+        from clearl.bench.workloads import workload
 
-        marks = Marks(seconds)
-
-        class Stop(BaseCallback):
-            """Marks every rollout, which an update follows, and ends the training."""
-
-            def _on_rollout_start(self) -> None:
-                self.on = marks.add(REPEAT * self.num_timesteps)
-
-            def _on_step(self) -> bool:
-                return self.on
-
-        by_fork = {"start_method": "fork"}  # its default imports all of it anew in each of the processes
-        games = make_atari_env(make_game, BATCH, 0, vec_env_cls=SubprocVecEnv, vec_env_kwargs=by_fork)
-        envs = VecFrameStack(games, 4)
-        settings = {"A2C": {"n_steps": STEPS}, "PPO": {"n_steps": 32, "batch_size": 256, "n_epochs": 4}}[algorithm]
-        getattr(stable_baselines3, algorithm)("CnnPolicy", envs, device="cpu", **settings).learn(10**9, Stop())
-        envs.close()
-        return marks.rate(), {"envs": BATCH, "vec_env": "SubprocVecEnv", **settings}
+        config = workload(name, **changes, record_every_updates=1)
+        guess = train(config, min(5.0, seconds), 2_000.0).frames_per_s
+        return train(config, seconds, guess).frames_per_s, {"slots": config.slots, "runtime": "local"}
 
     return measure
 
 
-def clearl_on_robots(seconds: float) -> Measured:
-    """CLEAR 50-50 with `local`, evaluation and replay included."""
-    from clearl.bench.endtoend import train
-    from clearl.bench.workloads import workload
+def games() -> Any:
+    """Make a vector of 32 games, where Stable-Baselines3's zoo takes 8 to 16."""
+    from stable_baselines3.common.env_util import make_atari_env
+    from stable_baselines3.common.vec_env import SubprocVecEnv, VecFrameStack
 
-    config = workload("mujoco", layer_norm=False, record_every_updates=1)
-    guess = train(config, min(5.0, seconds), 2_000.0).frames_per_s
-    return train(config, seconds, guess).frames_per_s, {"slots": config.slots, "runtime": "local"}
+    made = make_atari_env(make_game, BATCH, 0, vec_env_cls=SubprocVecEnv, vec_env_kwargs=_BY_FORK)
+    return VecFrameStack(made, 4)
 
 
-def stable_baselines3_on_robots(algorithm: str) -> Callable[[float], Measured]:
-    """A2C or PPO with SubprocVecEnv and VecNormalize."""
+def robots() -> Any:
+    """Make a vector of 16 robots whose observations are normalised."""
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import SubprocVecEnv, VecNormalize
+
+    return VecNormalize(make_vec_env("HalfCheetah-v5", ROBOTS, vec_env_cls=SubprocVecEnv, vec_env_kwargs=_BY_FORK))
+
+
+def stable_baselines3(
+    algorithm: str, make_envs: Callable[[], Any], repeat: int, policy: str, settings: dict[str, Any], **options: Any
+) -> Callable[[float], Measured]:
+    """Return the measurement of A2C or PPO with SubprocVecEnv; a step counts as `repeat` frames."""
 
     def measure(seconds: float) -> Measured:
         import stable_baselines3
         from stable_baselines3.common.callbacks import BaseCallback
-        from stable_baselines3.common.env_util import make_vec_env
-        from stable_baselines3.common.vec_env import SubprocVecEnv, VecNormalize
 
         marks = Marks(seconds)
 
@@ -132,26 +115,22 @@ def stable_baselines3_on_robots(algorithm: str) -> Callable[[float], Measured]:
             """Marks every rollout, which an update follows, and ends the training."""
 
             def _on_rollout_start(self) -> None:
-                self.on = marks.add(self.num_timesteps)
+                self.on = marks.add(repeat * self.num_timesteps)
 
             def _on_step(self) -> bool:
                 return self.on
 
-        by_fork = {"start_method": "fork"}
-        robots = make_vec_env("HalfCheetah-v5", ROBOTS, vec_env_cls=SubprocVecEnv, vec_env_kwargs=by_fork)
-        envs = VecNormalize(robots)
-        settings = {"A2C": {"n_steps": 32}, "PPO": {"n_steps": 128, "batch_size": 256, "n_epochs": 4}}[algorithm]
-        net = {"net_arch": [128, 128]}
-        learner = getattr(stable_baselines3, algorithm)("MlpPolicy", envs, device="cpu", policy_kwargs=net, **settings)
+        envs = make_envs()
+        learner = getattr(stable_baselines3, algorithm)(policy, envs, device="cpu", **options, **settings)
         learner.learn(10**9, Stop())
         envs.close()
-        return marks.rate(), {"envs": ROBOTS, "vec_env": "SubprocVecEnv", **settings}
+        return marks.rate(), {"envs": envs.num_envs, "vec_env": "SubprocVecEnv", **settings}
 
     return measure
 
 
 def rllib_impala(seconds: float) -> Measured:
-    """IMPALA with an env runner a core and the learner in the driver."""
+    """Measure IMPALA with an env runner a core and the learner in the driver."""
     import ray
     from ray.rllib.algorithms.impala import IMPALAConfig
     from ray.rllib.connectors.env_to_module.frame_stacking import FrameStackingEnvToModule
@@ -193,7 +172,7 @@ def rllib_impala(seconds: float) -> Measured:
 
 
 def sample_factory(seconds: float) -> Measured:
-    """APPO, each sample trained on once, one worker a core, its Atari example's encoder (the nature net).
+    """Measure APPO, each sample trained on once, one worker a core, its Atari example's encoder (the nature net).
 
     Without V-trace, as in that example: with it, release 2.1.1 ends at the first update (no 'advantages' to record).
     """
@@ -230,21 +209,31 @@ def sample_factory(seconds: float) -> Measured:
     return marks.rate(), settings
 
 
+_PPO = {"batch_size": 256, "n_epochs": 4}
+_ATARI = (games, REPEAT, "CnnPolicy")
+_CHEETAH = (robots, 1, "MlpPolicy")
+_TWO_LAYERS = {"net_arch": [128, 128]}
 PROGRAMS: dict[str, tuple[str, Callable[[float], Measured]]] = {
-    "clearl": ("clearl", clearl),
-    "sb3-a2c": ("stable-baselines3", stable_baselines3("A2C")),
-    "sb3-ppo": ("stable-baselines3", stable_baselines3("PPO")),
-    "clearl-cheetah": ("clearl", clearl_on_robots),
-    "sb3-a2c-cheetah": ("stable-baselines3", stable_baselines3_on_robots("A2C")),
-    "sb3-ppo-cheetah": ("stable-baselines3", stable_baselines3_on_robots("PPO")),
+    "clearl": ("clearl", clearl("atari", torso="nature")),
+    "sb3-a2c": ("stable-baselines3", stable_baselines3("A2C", *_ATARI, {"n_steps": STEPS})),
+    "sb3-ppo": ("stable-baselines3", stable_baselines3("PPO", *_ATARI, {"n_steps": 32, **_PPO})),
+    "clearl-cheetah": ("clearl", clearl("mujoco", layer_norm=False)),
+    "sb3-a2c-cheetah": (
+        "stable-baselines3",
+        stable_baselines3("A2C", *_CHEETAH, {"n_steps": 32}, policy_kwargs=_TWO_LAYERS),
+    ),
+    "sb3-ppo-cheetah": (
+        "stable-baselines3",
+        stable_baselines3("PPO", *_CHEETAH, {"n_steps": 128, **_PPO}, policy_kwargs=_TWO_LAYERS),
+    ),
     "rllib-impala": ("ray", rllib_impala),
     "sample-factory": ("sample-factory", sample_factory),
 }
-"""By name: the package whose version counts, and what measures it."""
+"""By name: the package whose version counts, and the function that measures it."""
 
 
 def measured(name: str, seconds: float) -> dict[str, Any]:
-    """One line of the file."""
+    """Return one line of the file."""
     package, measure = PROGRAMS[name]
     row: dict[str, Any] = {"name": name, "cores": CORES, "seconds": seconds}
     try:
