@@ -143,6 +143,7 @@ class RunOptions:
 
 def _check_machine(config: RunConfig) -> None:
     """Raise where this machine lacks what the run asks for, before a directory is made."""
+    RUNTIMES.check(config.runtime)
     check_autocast(config)
     if config.runtime == "ray" and find_spec("ray") is None:
         raise MissingExtraError("runtime ray", "ray", "install it with: pip install 'clearl[ray]'")

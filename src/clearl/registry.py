@@ -52,10 +52,13 @@ class Registry(Generic[Item]):
 
     def get(self, name: str) -> Item:
         """Return the plug-in called `name`, or an error that names the nearest ones."""
-        entry = self._entries.get(name) or self._installed.get(name)
-        if entry is None:
-            raise UnknownNameError(self.kind, name, self)
+        self.check(name)
+        entry = self._entries.get(name) or self._installed[name]
         return load_entry(entry) if isinstance(entry, str) else cast(Item, entry)
+
+    def check(self, name: str) -> None:
+        """Raise an error that names the nearest plug-ins unless there is one called `name`; imports nothing."""
+        UnknownNameError.check(self.kind, [name], self)
 
     def ships(self, name: str) -> bool:
         """Return whether the plug-in comes with this package."""

@@ -32,6 +32,7 @@ from clearl.replay.history import earlier_of
 from clearl.replay.mixing import BothMixer, EitherMixer, Mixer
 from clearl.replay.shard import ReplayShard
 from clearl.replay.store import open_store
+from clearl.runtimes import RUNTIMES
 from clearl.runtimes.host import cores
 from clearl.runtimes.recorder import Recorder
 from clearl.runtimes.runtime import Factory, RunContext, RunSpec
@@ -275,6 +276,7 @@ def run_suite(config: RunConfig) -> Suite:
 def planned(config: RunConfig) -> list[Plan]:
     """Return the plans of a run, one for each network, without starting anything."""
     import_plugins(named_modules(vars(config)))
+    RUNTIMES.check(config.runtime)
     return method_plans(config, run_suite(config).tasks)
 
 

@@ -30,6 +30,7 @@ TABLE: list[tuple[list[str], str]] = [
     ([*RUN, "--replay-fraction", "nan"], "replay_fraction must be a number between 0 and 1"),
     ([*RUN, "--learning-rate", "-1"], "learning_rate must be a number between 0 and 10"),
     ([*RUN, "--optimizer", "sgd"], "optimizer must be one of adam, rmsprop, got 'sgd'"),
+    (["run", "--runtime", "ry", "--out", "x"], "unknown runtime 'ry'; did you mean 'ray'"),
     ([*RUN, "--slots", "8"], "batch_unrolls must be between 1 and slots (8), got 32"),
     ([*RUN, "--buffer-frames", "5"], "buffer_frames must be at least 1280"),
     (

@@ -19,13 +19,13 @@ from clearl.experiment import run
 from clearl.records.run_dir import RunDir
 from clearl.records.schema import Row
 from clearl.replay.framing import read_header, record_label
+from clearl.runtimes import RUNTIMES
 
-RUNTIMES = ("inline", "local", "ray")
 SLOTS, STEPS, VISIT_FRAMES = 4, 8, 640
 ROUND_FRAMES = SLOTS * STEPS
 TOTAL_FRAMES = 2 * VISIT_FRAMES
 UNTRAINED_SUCCESS_RATE = 0.375
-"""Of the robot that `robot_env` makes."""
+"""The success rate of the untrained robot of `robot_env`."""
 
 
 def config(runtime: str, **changes: Any) -> RunConfig:
@@ -38,7 +38,7 @@ def config(runtime: str, **changes: Any) -> RunConfig:
     return small_config(**{**settings, **changes})
 
 
-@pytest.fixture(scope="module", params=RUNTIMES)
+@pytest.fixture(scope="module", params=list(RUNTIMES))
 def runtime(request: pytest.FixtureRequest) -> str:
     if request.param == "ray":
         request.getfixturevalue("ray_cluster")
@@ -56,7 +56,7 @@ Finished = tuple[RunConfig, Path]
 
 
 def assert_counts(out: Path, settings: RunConfig) -> None:
-    """What the end of every run looks like, however it came to it."""
+    """Assert the counts at the end of a run."""
     saved = state(out)
     assert RunDir.open(out).status == "finished"
     assert saved["learner"]["state"]["counters"]["frames"] == TOTAL_FRAMES
@@ -343,7 +343,7 @@ def test_a_broken_environment_stops_the_run_with_its_place_and_its_own_traceback
 
 
 def kill_child(name: str, number: int) -> None:
-    """Send a signal to the child of this process that is called so."""
+    """Send a signal to the child of this process with that name."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue

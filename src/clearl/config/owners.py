@@ -1,4 +1,4 @@
-"""Settings that methods and suites declare beside themselves, collected from their registries when they are needed.
+"""Settings that methods, suites and runtimes declare, collected from their registries when they are needed.
 
 The registries are named by strings because they lie above this layer. What is collected imports neither torch nor the
 packages of games: shipped plug-ins declare their settings in modules of their own.
@@ -19,11 +19,13 @@ from clearl.registry import Registry, load_entry
 if TYPE_CHECKING:
     from clearl.config.run import RunConfig
 
-_REGISTRIES = ("clearl.methods:METHODS", "clearl.methods:CORRECTIONS", "clearl.suites:SUITES")
+_REGISTRIES = (
+    "clearl.methods:METHODS", "clearl.methods:CORRECTIONS", "clearl.suites:SUITES", "clearl.runtimes:RUNTIMES",
+)  # fmt: skip
 
 
 def owned_settings() -> Mapping[str, Setting]:
-    """Return every setting that a registered method or suite declares, by name."""
+    """Return every setting that a registered plug-in declares, by name."""
     return _collected(_state())
 
 
@@ -45,7 +47,7 @@ def recorded_settings(config: RunConfig) -> list[str]:
 
     The file can be read without plug-ins that the run did not use.
     """
-    used = {*config.method.split("+"), config.suite.partition(":")[0], config.correction}
+    used = {*config.method.split("+"), config.suite.partition(":")[0], config.correction, config.runtime}
     kinds = [
         registry.settings(name)
         for registry in _registries()

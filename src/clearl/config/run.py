@@ -69,9 +69,7 @@ class RunConfig:
     ] = ()
 
     # Processes.
-    runtime: Annotated[
-        Literal["inline", "local", "ray"], Tag.MACHINE, "inline: one process; local: worker processes; ray: a cluster"
-    ] = "local"
+    runtime: Annotated[str, Tag.MACHINE, "inline: one process; local: worker processes; ray: a cluster"] = "local"
     workers: Annotated[
         int | None, Between(1, 1024), Tag.PLACEMENT, "processes that step environments; default: by the cores"
     ] = None

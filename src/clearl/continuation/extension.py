@@ -23,6 +23,7 @@ from clearl.continuation.tree import next_tree, sequences_of
 from clearl.errors import ConfigError, CorruptFileError, RunDirectoryError, UnknownNameError
 from clearl.growth import Growth
 from clearl.records.run_dir import RunDir, claimed_directory, holds_run, refuse_foreign
+from clearl.runtimes import RUNTIMES
 from clearl.spaces import spec_from_json, spec_to_json
 from clearl.storage.checkpoints import Saved
 from clearl.suites import make_suite
@@ -99,6 +100,7 @@ def plan_extension(source: Path, flags: Mapping[str, Any]) -> Extension:
     if saved is None:
         raise RunDirectoryError(f"{source} holds no checkpoint, so there is no agent to go on with")
     config, next_tasks = _next_config(before, dict(flags))
+    RUNTIMES.check(config.runtime)
     suite = make_suite(config.suite, config.tasks, config)
     spec = spec_from_json(run_dir.meta.get("spec"), str(run_dir.path))
     growth = Growth(spec, suite.spec) if suite.spec != spec else None

@@ -16,6 +16,7 @@ RUNTIMES: Registry[Runtime] = Registry(
         "local": "clearl.runtimes.local.backend:run_local",
         "ray": "clearl.runtimes.cluster.ray:run_ray",
     },
+    group="clearl.runtimes",
 )
 
 __all__ = ["RUNTIMES"]
