@@ -15,8 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from clearl import __version__
 from clearl.acting.agent import Agent, Origin, agent_tasks, tasks_from_json, tasks_to_json
 from clearl.config import MAY_CHANGE, RunConfig, diff, from_yaml, parse_yaml, to_yaml
@@ -198,8 +196,6 @@ def _run_plan(config: RunConfig, plan: Plan, out: Path, suite: Suite, stop: Stop
             return RunResult(out, "finished", trained=False)
         _check_schedule(config, plan, run_dir)
         finish_forgetting(run_dir)
-        if config.learner_threads is not None:
-            torch.set_num_threads(config.learner_threads)
         run_dir.set_status("running")
         try:
             with ExitStack() as stack:

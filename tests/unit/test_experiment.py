@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
 from whole_runs import SMALL, small_config
 
 from clearl.cli.main import main
@@ -42,3 +43,15 @@ def test_a_run_records_the_bytes_that_its_method_holds(tmp_path) -> None:
     weights = sum(parameter.nbytes for parameter in as_module(result.agent.network).parameters())
     assert held["network"] == weights and held["replay"] == 0
     assert held["method"] >= 2 * weights
+
+
+def test_the_threads_of_the_learner_are_set_for_the_run_and_no_longer(tmp_path: Path) -> None:
+    during: list[int] = []
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        config = small_config(cycles=1, frames_per_visit=300, learner_threads=1)
+        run(config, tmp_path, console=False, listeners=[lambda row: during.append(torch.get_num_threads())])
+        assert set(during) == {1} and torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

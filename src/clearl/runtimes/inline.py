@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 
+import torch
+
 from clearl.acting.actor import sum_episodes
 from clearl.acting.evaluator import Evaluation, EvaluationCancelled
 from clearl.errors import EnvironmentFaultError, WorkerError
 from clearl.learning.batching import Pairs
 from clearl.records.schema import summary_row
 from clearl.runtimes.host import cores
+from clearl.runtimes.loop import learner_threads
 from clearl.runtimes.runtime import RunContext, RunSpec
 from clearl.runtimes.state import RunState
 from clearl.runtimes.supervision import REBUILT, FaultBudget, RestartPolicy
@@ -22,7 +25,7 @@ from clearl.tasks.vectors import allow_env_threads
 def run_inline(spec: RunSpec) -> None:
     """Act, learn, evaluate, in turn."""
     allow_env_threads(cores())  # no other process acts meanwhile
-    with spec.open() as context:
+    with learner_threads(spec.config.learner_threads or torch.get_num_threads()), spec.open() as context:
         _run(context)
 
 
@@ -103,7 +106,7 @@ class _InlineRun:
             self.state.evaluated(evaluations, frames=learner.frames, updates=learner.updates)
 
     def _switch_if_due(self) -> None:
-        """Evaluate where the segment that was trained on is over, before anything of the next one is."""
+        """Evaluate at the end of the segment that was trained on, before anything of the next one is trained on."""
         learner, next_segment = self.context.learner, self.context.cursor.next_segment()
         if next_segment > self.state.segment and (evaluations := self._play(switch=True)):
             ended = self.state.segment
