@@ -62,3 +62,29 @@ def test_docstrings_name_their_subject_or_begin_with_a_verb(path: str) -> None:
     )
     texts = (text for node in documented if (text := ast.get_docstring(node)))
     assert [text for text in texts if text.split()[0].strip(",:;") in RIDDLES] == []
+
+
+FOREIGN_TEXTS = ("runtimes/cluster/ray_host.py",)
+"""Files that read the texts of another library's errors, which have no other form."""
+
+
+def caught_names(tree: ast.Module) -> set[str]:
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and node.name}
+
+
+@pytest.mark.parametrize("path", [path for path in TREES if path not in FOREIGN_TEXTS])
+def test_no_meaning_is_read_out_of_the_text_of_an_error(path: str) -> None:
+    """Texts are for people: they may be shown and shortened, but nothing is decided by them."""
+    texts = {f"str({name})" for name in caught_names(TREES[path])}
+    asked = [
+        ast.unparse(node)
+        for node in ast.walk(TREES[path])
+        if (isinstance(node, ast.Attribute) and node.attr in ("startswith", "endswith", "split", "partition", "find"))
+        and ast.unparse(node.value) in texts
+    ]
+    compared = [
+        ast.unparse(node)
+        for node in ast.walk(TREES[path])
+        if isinstance(node, ast.Compare) and texts & {ast.unparse(part) for part in (node.left, *node.comparators)}
+    ]
+    assert [*asked, *compared] == []

@@ -235,11 +235,10 @@ def refuse_foreign(path: Path) -> None:
 def read_meta(path: Path) -> dict[str, Any]:
     """Return the meta data of the run in `path`; `CorruptFileError` if it is damaged."""
     file = Path(path) / META_FILE
+    stored = read_plain(file, cap_nbytes=_META_CAP_NBYTES)
     try:
-        meta = unseal(read_plain(file, cap_nbytes=_META_CAP_NBYTES))
+        meta = unseal(stored)
     except CorruptFileError as error:
-        if str(error).startswith(str(file)):
-            raise
         raise CorruptFileError(f'{file}: {error} (if you edited it by hand, delete its key "crc")') from None
     if meta.get("v", VERSION) != VERSION:
         raise CorruptFileError(f"{file} is of version {meta['v']!r}; this clearl reads version {VERSION}")
