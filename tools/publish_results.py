@@ -22,7 +22,8 @@ from clearl.records.table import MetricsTable
 from clearl.report.load import load_runs
 from clearl.report.metrics import mean_return
 from clearl.report.run import Run
-from clearl.reproduce.catalog import EXPERIMENTS, PlannedRun, planned_runs
+from clearl.reproduce.catalog import EXPERIMENTS, planned_runs
+from clearl.reproduce.planned import PlannedRun
 from clearl.reproduce.runner import is_finished
 from clearl.reproduce.sweep import load_sweep
 
@@ -109,7 +110,7 @@ def _finished(out: Path, planned: list[PlannedRun]) -> list[PlannedRun]:
 
 
 def _by_cycle(out: Path, planned: list[PlannedRun]) -> list[str]:
-    """Whether arms come nearer to each other with time: the mean return over all tasks within each cycle."""
+    """Return the mean return over all tasks within each cycle: it shows whether arms converge."""
     done = _finished(out, planned)
     if not done or done[0].config.protocol == "probe":
         return []
@@ -128,7 +129,7 @@ def _by_cycle(out: Path, planned: list[PlannedRun]) -> list[str]:
 
 
 def _over_tasks(run: Run, start: float, end: float) -> float:
-    """The mean over tasks of the evaluated return between two shares of a run."""
+    """Return the mean over tasks of the evaluated return between two shares of a run."""
     means = [mean_return(run, task, start * run.end_frames, end * run.end_frames) for task in sorted(run.curves)]
     return float(np.mean([mean for mean in means if mean is not None]))
 
@@ -146,7 +147,7 @@ def _effort(out: Path, planned: list[PlannedRun]) -> str:
 
 
 def _wall_s(run: Path) -> float:
-    """Seconds that a run took; not every row tells."""
+    """Return the seconds that a run took; not every row has them."""
     return max(float(seconds) for seconds in MetricsTable.read(run)["wall_s"] if seconds is not None)
 
 

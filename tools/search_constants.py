@@ -20,7 +20,8 @@ from clearl.report.load import load_runs
 from clearl.report.metrics import cumulative, final
 from clearl.report.retention import kept
 from clearl.report.run import Run
-from clearl.reproduce.catalog import SCHEMES, PlannedRun
+from clearl.reproduce.catalog import SCHEMES
+from clearl.reproduce.planned import PlannedRun
 from clearl.reproduce.runner import run_all
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,7 +29,7 @@ SEQUENCE = SCHEMES["laptop"]
 SEEDS = (100, 101, 102)
 """No reported run uses them: those count from 0."""
 SHARE = 0.1
-"""Of a lifetime's frames that may be used."""
+"""The share of a lifetime's frames that may be used."""
 MOST_STEPS = 6
 """Values that a grid may grow by; a best value that is still at an edge is then said to be so."""
 
@@ -53,7 +54,7 @@ SEARCHES = (
 
 
 def tuning_settings(config: RunConfig) -> dict[str, Any]:
-    """The first visits of the lifetime of `config`, at least two of them, in at most a tenth of its frames."""
+    """Return the first visits of the lifetime of `config`, at least two of them, in at most a tenth of its frames."""
     visit = config.frames_per_visit
     assert visit is not None, "a lifetime is counted in frames"
     budget = int(SHARE * config.cycles * len(config.tasks) * visit)
@@ -62,7 +63,7 @@ def tuning_settings(config: RunConfig) -> dict[str, Any]:
 
 
 def next_value(scores: Mapping[float, float], step: float) -> float | None:
-    """The value beyond the edge at which the best score lies; None where it lies inside."""
+    """Return the value beyond the edge at which the best score lies; None where it lies inside."""
     values = sorted(scores)
     best = max(values, key=lambda value: scores[value])
     if best == values[0]:
@@ -71,7 +72,7 @@ def next_value(scores: Mapping[float, float], step: float) -> float | None:
 
 
 def search(one: Search, out: Path, jobs: int) -> dict[float, list[Run]] | None:
-    """Runs by value, until the best lies inside or the grid has grown enough; None if stopped."""
+    """Return the runs by value, until the best lies inside or the grid has grown enough; None if stopped."""
     tried: dict[float, list[Run]] = {}
     waiting: list[float] = list(one.start)
     while waiting:
@@ -93,7 +94,7 @@ def _planned(one: Search, value: float, seed: int) -> PlannedRun:
 
 
 def table(one: Search, tried: Mapping[float, Sequence[Run]]) -> list[str]:
-    """A line for each value; the best by cumulative score in bold."""
+    """Return a line for each value; the best by cumulative score in bold."""
     scores = {value: _mean(runs, cumulative) for value, runs in tried.items()}
     best, lines = max(sorted(scores), key=lambda value: scores[value]), []
     others = "".join(f", `{key}` {given}" for key, given in one.others.items())

@@ -11,7 +11,7 @@ import pytest
 
 from clearl.config import resolve
 from clearl.records.table import MetricsTable
-from clearl.reproduce.catalog import PlannedRun
+from clearl.reproduce.planned import PlannedRun
 from clearl.reproduce.runner import run_all
 
 SEEDS = (0, 1, 2)
@@ -46,5 +46,5 @@ def test_only_the_baseline_forgets(tmp_path: Path) -> None:
 
 
 def last_score(run_dir: Path) -> float:
-    """Of the first task, after two visits to other tasks."""
+    """Return the score on the first task after two visits to other tasks."""
     return float(MetricsTable.read(run_dir).where(kind="eval", task=FIRST_TASK)["return"][-1])

@@ -11,14 +11,13 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from clearl.cli.arguments import POSITIONAL
 from clearl.cli.main import VERBS
-from clearl.config import RunConfig, Setting, Tag, owned_settings, settings, settings_of
-from clearl.config.run import PRESETS_DIR
+from clearl.config import PRESETS_DIR, RunConfig, Setting, Tag, owned_settings, settings, settings_of
 
 HEADING = "# {}\n\n{}\n"
 
 
 def pages() -> dict[str, str]:
-    """The text of each page by its path below docs/."""
+    """Return the text of each page by its path below docs/."""
     return {
         "reference/commands.md": commands(),
         "reference/settings.md": run_settings(),
@@ -28,7 +27,7 @@ def pages() -> dict[str, str]:
 
 
 def commands() -> str:
-    """Every verb with its arguments and flags."""
+    """Return every verb with its arguments and flags."""
     parts = [HEADING.format("Commands", "`clearl VERB --help` prints the same. Exit codes: [Install](../install.md).")]
     for verb, summary in VERBS.items():
         module = import_module(f"clearl.cli.{verb}")
@@ -43,7 +42,7 @@ def commands() -> str:
 
 
 def run_settings() -> str:
-    """Every setting of a run, in the groups of the code."""
+    """Return every setting of a run, in the groups of the code."""
     about = (
         "A setting is a flag of `clearl run` (`--frames-per-visit`), a key of a config file and an argument of "
         "`clearl.run` (`frames_per_visit`). Settings marked * may change when a run is resumed."
@@ -61,7 +60,7 @@ def run_settings() -> str:
 
 
 def presets() -> str:
-    """Every preset, as its file."""
+    """Return every preset, as its file."""
     parts = [HEADING.format("Presets", "`--preset NAME` starts from these settings; flags and files come on top.")]
     for path in sorted(PRESETS_DIR.glob("*.yaml")):
         parts.append(f"## {path.stem}\n\n```yaml\n{path.read_text(encoding='utf-8')}```\n")
@@ -125,7 +124,7 @@ def _default(setting: Setting) -> str:
 
 
 def _core_groups() -> Iterator[tuple[str, str]]:
-    """The fields of `RunConfig`, each with the comment that heads its group."""
+    """Return the fields of `RunConfig`, each with the comment that heads its group."""
     heading = ""
     for line in inspect.getsource(RunConfig).splitlines():
         if comment := re.match(r"    # (.+?)\.?$", line):
@@ -135,7 +134,7 @@ def _core_groups() -> Iterator[tuple[str, str]]:
 
 
 def _entry(name: str, value: Any, *, methods: bool = False) -> str:
-    """A heading, the signature, the docstring, and the public methods of a class."""
+    """Return a heading, the signature, the docstring, and the public methods of a class."""
     parts = [f"### {name}\n"]
     if (signature := _signature(name, value)) is not None:
         parts.append(f"```python\n{_wrapped(signature)}\n```\n")
@@ -169,7 +168,7 @@ def _signature(name: str, value: Any) -> str | None:
 
 
 def _wrapped(signature: str) -> str:
-    """A long signature with one parameter a line."""
+    """Return a long signature with one parameter a line."""
     if len(signature) <= 100:
         return signature
     name, _, rest = signature.partition("(")
@@ -183,7 +182,7 @@ def _wrapped(signature: str) -> str:
 
 
 def _own_doc(value: Any) -> str:
-    """The docstring, unless it is that of the value's class, as of a constant, or one that Python made up."""
+    """Return the docstring, unless it is that of the value's class, as of a constant, or one that Python made up."""
     text = inspect.getdoc(value) or ""
     made_up = is_dataclass(value) and text.startswith(f"{getattr(value, '__name__', '')}(")
     inherited = not isinstance(value, type) and not inspect.isroutine(value) and not inspect.ismodule(value)
@@ -191,7 +190,7 @@ def _own_doc(value: Any) -> str:
 
 
 def _paragraphs(text: str) -> str:
-    """A docstring as Markdown: indented lines after a blank one are code already; signatures of maths are left."""
+    """Return a docstring as Markdown: indented lines after a blank one are code already; formulas are left."""
     return inspect.cleandoc(text).replace("$", r"\$")
 
 

@@ -1,4 +1,4 @@
-"""The achieved rate: a real `clearl run`, in a directory that is thrown away, read off its own metrics."""
+"""Measure the achieved rate: a real `clearl run` in a temporary directory, by its own metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clearl.config import RunConfig, to_yaml
 from clearl.errors import WorkerError
 from clearl.records.reader import read_rows
 from clearl.records.schema import METRICS_FILE, Row
-from clearl.reproduce.catalog import run_command
+from clearl.reproduce.planned import run_command
 
 _WARM_SHARE = 0.15
 """The part of a run that is not counted: shards fill and processes warm up in it."""

@@ -11,7 +11,8 @@ from clearl.cli.arguments import POSITIONAL, parse
 from clearl.cli.main import INTERRUPTED
 from clearl.config import Between, RunConfig
 from clearl.errors import ConfigError, MissingExtraError, UnknownNameError
-from clearl.reproduce.catalog import EXPERIMENTS, PlannedRun, Scale, guesses, planned_runs
+from clearl.reproduce.catalog import EXPERIMENTS, Scale, guesses, planned_runs
+from clearl.reproduce.planned import PlannedRun
 from clearl.runtimes.host import cores
 
 if TYPE_CHECKING:

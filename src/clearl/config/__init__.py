@@ -13,24 +13,20 @@ from clearl.config.engine import (
     parse_yaml,
     settings_of,
 )
-from clearl.config.owners import owned_settings
-from clearl.config.run import (
-    FOREVER,
-    MAY_CHANGE,
+from clearl.config.layers import (
     PRESETS_DIR,
-    RunConfig,
     diff,
     from_yaml,
     load_preset,
     load_settings,
-    names_tagged,
     parse_settings,
     preset_names,
     resolve,
-    settings,
     to_yaml,
     with_alternatives_unset,
 )
+from clearl.config.owners import owned_settings
+from clearl.config.run import FOREVER, MAY_CHANGE, RunConfig, names_tagged, settings
 
 __all__ = [
     "FOREVER", "MAY_CHANGE", "PRESETS_DIR", "Between", "Count", "Lambda", "Positive", "RunConfig", "Setting", "Share",

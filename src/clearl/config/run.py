@@ -1,11 +1,10 @@
-"""The settings of a run. Default < preset < file < flag; every name carries its unit."""
+"""The settings of a run: one field each; every name carries its unit."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from clearl.config.engine import (
@@ -17,19 +16,14 @@ from clearl.config.engine import (
     Size,
     Tag,
     Word,
-    dump_yaml,
-    load_yaml,
-    parse_yaml,
     settings_of,
 )
-from clearl.config.owners import check_owned, owned_settings, recorded_settings
+from clearl.config.owners import check_owned, owned_settings
 from clearl.errors import ConfigError, UnknownNameError
 from clearl.plugins import name_problem, named_modules
 
 FOREVER = -1
 """The value of `cycles` for a run without an end."""
-
-PRESETS_DIR = Path(__file__).parents[1] / "presets"
 
 
 @dataclass(frozen=True, init=False)
@@ -208,8 +202,8 @@ class RunConfig:
     def __init__(self, **values: Any) -> None:
         values = {**dict(values.pop("owned", ())), **values}
         known = settings()
-        _check_keys(values)
-        for name in _core():
+        check_keys(values)
+        for name in core_settings():
             object.__setattr__(self, name, known[name].checked(values.pop(name, known[name].default)))
         checked = {name: known[name].checked(value) for name, value in values.items()}
         changed = {name: value for name, value in checked.items() if value != known[name].default}
@@ -244,7 +238,8 @@ class RunConfig:
         return max(1, int(self.buffer_share * total_frames))
 
 
-def _core() -> dict[str, Setting]:
+def core_settings() -> dict[str, Setting]:
+    """Return the fields of `RunConfig` as settings."""
     return {name: setting for name, setting in settings_of(RunConfig).items() if name != "owned"}
 
 
@@ -253,7 +248,7 @@ def settings() -> dict[str, Setting]:
 
     The fields of `RunConfig`, and those that registered methods and suites declare.
     """
-    owned, core = dict(owned_settings()), _core()
+    owned, core = dict(owned_settings()), core_settings()
     for name in owned.keys() & core.keys():
         raise ConfigError(f"setting {name!r} of {owned[name].group!r} is one of every run; give yours another name")
     return core | owned
@@ -264,7 +259,7 @@ def names_tagged(*tags: Tag) -> frozenset[str]:
     return frozenset(name for name, setting in settings().items() if setting.tags & {*tags})
 
 
-MAY_CHANGE = frozenset(name for name, it in _core().items() if it.tags & {Tag.PLACEMENT, Tag.CHANGEABLE})
+MAY_CHANGE = frozenset(name for name, it in core_settings().items() if it.tags & {Tag.PLACEMENT, Tag.CHANGEABLE})
 """Settings that do not touch learning: a resumed run may come with others."""
 
 
@@ -316,96 +311,11 @@ def _conflicts(c: RunConfig) -> Iterator[str]:
             yield problem
 
 
-# Of each group a layer that gives one value takes back what lower layers gave for the others.
-_EXCLUSIVE = (
-    ("frames_per_visit", "episodes_per_visit"),
-    ("buffer_frames", "buffer_share", "replay_budget"),
-    ("replay_fraction", "replay_ratio"),
-)
-# Each belongs to one rule of pairs: a layer that gives it says the rule too, where it does not name one.
-_RULE_OF_PAIRS = {"replay_fraction": "either", "replay_ratio": "both"}
-
-
-def resolve(
-    preset: str | None = None, file: str | Path | None = None, flags: Mapping[str, Any] | None = None
-) -> RunConfig:
-    """Return the settings of a run: default < preset < file < flag. The preset may be named by any of the three."""
-    flags = dict(flags or {})
-    in_file = load_settings(Path(file)) if file is not None else {}
-    name = flags.get("preset") or preset or in_file.get("preset")
-    layers = [load_preset(name) if name is not None else {}, in_file, flags]
-    merged: dict[str, Any] = {}
-    for layer in layers:
-        _check_keys(layer)
-        merged |= with_alternatives_unset(layer)
-    merged["preset"] = name
-    return RunConfig(**merged)
-
-
-def with_alternatives_unset(layer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that a layer gives, and none or the default for those that they replace."""
-    groups = (group for group in _EXCLUSIVE if any(layer.get(key) is not None for key in group))
-    rules = [("pairs", rule) for key, rule in _RULE_OF_PAIRS.items() if layer.get(key) is not None]
-    return {key: _unset(key) for group in groups for key in group} | dict(rules) | dict(layer)
-
-
-def _unset(key: str) -> Any:
-    """Return the value of a field when another of its group is given."""
-    return None if settings()[key].optional else settings()[key].default
-
-
-def _check_keys(layer: Mapping[str, Any]) -> None:
+def check_keys(layer: Mapping[str, Any]) -> None:
+    """Refuse a key that is no setting, with the nearest ones that are."""
     known = settings()
     for key in layer:
         if key not in known:
             error = UnknownNameError("setting", str(key), known)
             modules = ",".join(named_modules(layer))
             raise ConfigError(f"{error}; or import what declares it: --imports {modules}") if modules else error
-
-
-def preset_names() -> list[str]:
-    """Return the presets that come with the package."""
-    return sorted(path.stem for path in PRESETS_DIR.glob("*.yaml"))
-
-
-def load_preset(name: str) -> dict[str, Any]:
-    """Return the settings of a preset, by name. A preset may start from another one, which it names."""
-    if name not in preset_names():
-        raise UnknownNameError("preset", str(name), preset_names())
-    own = load_settings(PRESETS_DIR / f"{name}.yaml")
-    start = own.pop("preset", None)
-    return own if start is None else load_preset(start) | own
-
-
-def load_settings(path: Path) -> dict[str, Any]:
-    """Return the settings that a YAML file gives; the keys are checked, the values when a config is made of them."""
-    loaded = load_yaml(path)
-    _check_keys(loaded)
-    return loaded
-
-
-def parse_settings(text: str, source: str = "config") -> dict[str, Any]:
-    """Return the settings in a YAML text, which is a flat mapping of field names to values."""
-    loaded = parse_yaml(text, source)
-    _check_keys(loaded)
-    return loaded
-
-
-def to_yaml(config: RunConfig) -> str:
-    """Return the resolved config as `config.yaml` of a run directory.
-
-    Every field, and the settings of methods and suites.
-    """
-    names = [*_core(), *recorded_settings(config)]
-    return dump_yaml({name: getattr(config, name) for name in names} | dict(config.owned))
-
-
-def from_yaml(text: str, source: str = "config") -> RunConfig:
-    """Return the config that `to_yaml` wrote; fields that are missing take their defaults."""
-    return RunConfig(**parse_settings(text, source))
-
-
-def diff(old: RunConfig, new: RunConfig) -> dict[str, tuple[Any, Any]]:
-    """Return the settings in which two configs differ: name -> (old, new)."""
-    pairs = ((name, getattr(old, name), getattr(new, name)) for name in settings())
-    return {name: (a, b) for name, a, b in pairs if a != b}

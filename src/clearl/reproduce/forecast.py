@@ -15,7 +15,7 @@ from clearl.errors import ClearlError, ConfigError, MissingExtraError
 from clearl.experiment import run
 from clearl.learning.learner import Learner
 from clearl.methods import make_method
-from clearl.reproduce.catalog import PlannedRun, plain_frames
+from clearl.reproduce.planned import PlannedRun, plain_frames
 from clearl.spaces import TaskSpec
 from clearl.suites import SUITES, KnowsSpec
 from clearl.unroll import UnrollLayout

@@ -18,7 +18,8 @@ from clearl.config import MAY_CHANGE, diff, from_yaml, to_yaml
 from clearl.errors import RunDirectoryError, WorkerError
 from clearl.records.run_dir import CONFIG_FILE, RunDir, holds_run, read_meta
 from clearl.records.schema import METRICS_FILE
-from clearl.reproduce.catalog import FORGETS, PlannedRun, config_path, forget_commands, plain_frames, run_command
+from clearl.reproduce.catalog import FORGETS
+from clearl.reproduce.planned import PlannedRun, config_path, forget_commands, plain_frames, run_command
 from clearl.runtimes.host import ALLOCATOR_ENVIRONMENT, StopFlag, stop_on_signals
 
 

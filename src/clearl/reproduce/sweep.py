@@ -25,7 +25,8 @@ from typing import Any
 
 from clearl.config import load_yaml, resolve
 from clearl.errors import ConfigError, UnknownNameError
-from clearl.reproduce.catalog import ARMS, PlannedRun, config_path, run_command
+from clearl.reproduce.catalog import ARMS
+from clearl.reproduce.planned import PlannedRun, config_path, run_command
 from clearl.seeding import generator
 
 _KEYS = ("title", "preset", "settings", "arms", "grid", "random", "orders", "seeds")

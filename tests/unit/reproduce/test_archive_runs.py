@@ -13,7 +13,8 @@ sys.path.insert(0, str(Path(__file__).parents[3]))  # tools are no part of the p
 from tools import archive_runs
 
 from clearl.records.table import MetricsTable
-from clearl.reproduce.catalog import PlannedRun, planned_runs
+from clearl.reproduce.catalog import planned_runs
+from clearl.reproduce.planned import PlannedRun
 from clearl.reproduce.runner import is_finished, run_all
 
 

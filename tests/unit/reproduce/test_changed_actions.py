@@ -7,7 +7,8 @@ from pathlib import Path
 from clearl.memory import read_memory
 from clearl.records.run_dir import RunDir
 from clearl.records.table import MetricsTable
-from clearl.reproduce.catalog import CHANGED_ACTIONS, EXPERIMENTS, FORGETS, first_part, forget_commands, planned_runs
+from clearl.reproduce.catalog import CHANGED_ACTIONS, EXPERIMENTS, FORGETS, planned_runs
+from clearl.reproduce.planned import first_part, forget_commands
 from clearl.reproduce.runner import is_finished, run_all
 from clearl.suites.minatar import LEFT, RIGHT, control_scheme, parse_task
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from clearl.errors import RunDirectoryError, WorkerError
-from clearl.reproduce.catalog import PlannedRun, planned_runs
+from clearl.reproduce.catalog import planned_runs
+from clearl.reproduce.planned import PlannedRun
 from clearl.reproduce.runner import Status, is_finished, run_all
 
 
