@@ -21,7 +21,8 @@ from clearl.methods.method import Method, OptimizerState, Wrapper, cannot_grow
 from clearl.methods.settings import ContinualBackpropSettings
 from clearl.nets.growth import NetworkGrowth
 from clearl.nets.network import ActorCritic, PolicyNetwork
-from clearl.nets.torsos import Conv, Dense, Torso
+from clearl.nets.stages import Conv, Dense
+from clearl.nets.torsos import Torso
 from clearl.seeding import derive
 from clearl.types import Batch
 
@@ -32,9 +33,9 @@ class Layer:
 
     stage: Conv | Dense
     outgoing: Sequence[Tensor]
-    """Weights [out, in, ...] of those who read the units."""
+    """Weights [out, in, ...] of the layers that read the units."""
     inputs_per_unit: int
-    """Columns of `outgoing` that a unit has: one, but after an image is flattened as many as it has places."""
+    """Columns of `outgoing` for each unit: one, or the number of places where an image is flattened."""
     utility: Tensor
     age: Tensor
     """Updates since each unit was made."""
@@ -169,7 +170,7 @@ class ContinualBackprop(Wrapper):
 
 
 def _layers(network: PolicyNetwork) -> list[Layer]:
-    """Return the stages of a torso whose units can be replaced, each with those who read it."""
+    """Return the stages of a torso whose units can be replaced, each with the layers that read it."""
     if not isinstance(network, ActorCritic) or not isinstance(network.torso, Torso):
         raise ConfigError("continual-backprop replaces units of our own torsos, in a network of one column")
     stages, found = list(network.torso.stages), []

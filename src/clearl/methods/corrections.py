@@ -1,7 +1,7 @@
 """Off-policy corrections: value targets and policy-gradient advantages for experience of older policies.
 
 A correction is a pure function of a `Trace`. All of them are V-trace (Espeholt et al. 2018) with other weights: rho of
-the temporal differences and of the advantages, c of the trace. Where both are 0 a step is learnt from no more: the
+the temporal differences and of the advantages, c of the trace. Where both are 0, nothing is learnt from a step: the
 trace ends there, its advantage is 0, and its target is its value.
 """
 

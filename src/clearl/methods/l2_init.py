@@ -59,7 +59,7 @@ class L2Init(Wrapper):
         return {START + name: tensor for name, tensor in self._start.items()}
 
     def grown_own(self, tensors: Mapping[str, Tensor], growth: NetworkGrowth) -> dict[str, Tensor]:
-        """New weights are held to where they begin."""
+        """Hold new weights to where they begin."""
         start = {name.removeprefix(START): tensor for name, tensor in tensors.items()}
         return {START + name: tensor for name, tensor in growth.like_parameters(start, fresh=True).items()}
 

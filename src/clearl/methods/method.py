@@ -63,7 +63,7 @@ class Method(ABC):
         """Return the terms of the loss under the names of `weights`, each summed over time and batch."""
 
     def visit(self, network: PolicyNetwork, visit: Visit) -> None:
-        """Called before every update, with where training stands; only if `needs_boundaries`."""
+        """Called before every update with the position of training in the plan; only if `needs_boundaries`."""
         raise AssertionError(f"{type(self).__name__} is never told where training stands")
 
     def before_step(self, gradients: Mapping[str, Tensor]) -> None:  # noqa: B027 - does nothing by default

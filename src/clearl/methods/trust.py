@@ -1,4 +1,4 @@
-"""Trust in replayed unrolls: what the world no longer does is neither cloned nor learnt from. Needs no boundaries.
+"""Trust in replayed unrolls: those that contradict present dynamics are not cloned or learnt from. No boundaries.
 
 Where the same actions lead elsewhere now (controls swapped without a visible sign), old unrolls teach what is wrong.
 Three small classifiers tell new steps from replayed ones, trained on every batch with equal weight of either class:
@@ -40,7 +40,7 @@ _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8  # Adam's own defaults
 
 
 class Trust(Wrapper):
-    """Weighs replayed unrolls by how far the world still does what they show."""
+    """Weighs replayed unrolls by how well they agree with the present dynamics."""
 
     label = "Trust"
     settings = TrustSettings
@@ -87,7 +87,7 @@ class Trust(Wrapper):
         return {**super().diagnostics(), "mean_trust": self._mean_trust}
 
     def _train(self, batch: Batch) -> None:
-        """One step of Adam on all classifiers."""
+        """Make one step of Adam on all classifiers."""
         parameters = {name: tensor.detach().requires_grad_() for name, tensor in self._parameters.items()}
         with torch.enable_grad():
             found = logits_of(parameters, features(batch))
@@ -121,7 +121,7 @@ class Trust(Wrapper):
 
 
 def trust_of(seen: Tensor, world: Tensor, comparable: Tensor, slope: float) -> Tensor:
-    """w_b [B] out of s and g [T, B], over the steps that can be compared [T, B]."""
+    """Return w_b [B] out of s and g [T, B], over the steps that can be compared [T, B]."""
     evidence = torch.clamp(2 * torch.sigmoid(seen), max=1.0) * world * comparable
     mean = evidence.sum(0) / comparable.sum(0).clamp(min=1)
     return torch.exp(torch.clamp(slope * mean, max=0.0)).clamp(min=_LEAST)
@@ -150,7 +150,7 @@ def features(batch: Batch) -> dict[str, Tensor]:
 
 
 def initial_parameters(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Random first layers, second layers of 0: all is trusted until there is evidence."""
+    """Draw first layers, and set second layers to 0: all is trusted until there is evidence."""
     generator = torch.Generator().manual_seed(0)
     made: dict[str, Tensor] = {}
     for name, each in inputs.items():
@@ -162,7 +162,7 @@ def initial_parameters(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def logits_of(parameters: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """s, u and g of every step, [T, B], as "seen", "done" and "world"."""
+    """Return s, u and g of every step, [T, B], as "seen", "done" and "world"."""
     hidden = {
         name: torch.relu(each @ parameters[f"{name}/in"] + parameters[f"{name}/bias"]) for name, each in inputs.items()
     }

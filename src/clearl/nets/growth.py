@@ -23,7 +23,8 @@ from clearl.nets.heads import Head
 from clearl.nets.heads.gaussian import GaussianHead
 from clearl.nets.network import ActorCritic, PolicyNetwork, as_module
 from clearl.nets.records import VECTOR_FEATURES, Encoders, RecordInput
-from clearl.nets.torsos import Conv, Dense, PlainTorso, Section, Shape, Torso
+from clearl.nets.stages import Conv, Dense, Section, Shape
+from clearl.nets.torsos import PlainTorso, Torso
 from clearl.spaces import ObservationSpec
 
 Places = tuple[np.ndarray | None, ...]
@@ -110,7 +111,7 @@ class Grows(Protocol):
     """A network of more than one column, which says where its parameters lie in a larger one of its kind."""
 
     def grown_places(self, larger: Any, spaces: Growth) -> Named:
-        """Places by the name of the parameter, for all that may have grown; see `column_places`."""
+        """Return the places by the name of the parameter, for all that may have grown; see `column_places`."""
         ...
 
 
@@ -145,7 +146,7 @@ def column_places(old: ActorCritic, new: ActorCritic, spaces: Growth) -> Named:
 
 
 def policy_rows(old: Head, spaces: Growth) -> np.ndarray:
-    """Rows of the policy layer: logits, means, then deviations where they come from the network."""
+    """Return the rows of the policy layer: logits, means, then deviations where they come from the network."""
     return spaces.policy_places[: old.raw_size]
 
 
@@ -171,7 +172,7 @@ def _torso(old: nn.Module, new: nn.Module, spaces: Growth) -> Named:
 
 
 def _chain(stages: list[tuple[nn.Module, nn.Module]], stack: int, shape: Shape, grown: Shape) -> Named:
-    """Stages over one array: the first sees more channels or numbers, the first dense one more places of an image."""
+    """Yield places of stages: the first sees more channels or numbers, the first dense one more places of an image."""
     inputs: np.ndarray = corner_places((stack, *shape), (stack, *grown))
     for index, (stage, fresh) in enumerate(stages):
         if isinstance(stage, Section) and shape[1:] != grown[1:]:
@@ -191,7 +192,7 @@ def corner_places(shape: Shape, grown: Shape) -> np.ndarray:
 
 
 def _vector_parts(spec: ObservationSpec) -> list[str]:
-    """Parts that are no images, in the order in which `RecordInput` joins them."""
+    """Return the parts that are no images, in the order in which `RecordInput` joins them."""
     vectors = [name for name, shape in spec.shapes.items() if len(shape) != 3]
     return sorted(vectors, key=lambda name: spec.parts[name].dtype != "float32")
 
@@ -228,7 +229,7 @@ def _encoders(
 
 
 def _joined_places(old: Encoders, new: Encoders) -> np.ndarray:
-    """Columns of the dense layer behind the encoders: features of the images, then of the vector."""
+    """Return the columns of the dense layer behind the encoders: features of the images, then of the vector."""
     images = sum(cast(Torso, torso).out_size for torso in old.images)
     vector = new.out_shape[0] - VECTOR_FEATURES + np.arange(VECTOR_FEATURES if old.vector is not None else 0)
     return np.concatenate([np.arange(images), vector]).astype(np.int64)

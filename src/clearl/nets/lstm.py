@@ -97,7 +97,7 @@ class _Recurrence(torch.autograd.Function):
         grad_outputs, grad_hidden, grad_cell = grads[:3]
         weight, keep, sigmoid, candidate, squash, hidden, cell = ctx.saved_tensors
         enter, forget, leave = sigmoid.chunk(3, -1)
-        # What multiplies the incoming gradient at each step is known at once for all of them.
+        # The factors of the incoming gradient are computed for all steps at once.
         slope_enter, slope_forget, slope_leave = (sigmoid * (1 - sigmoid)).chunk(3, -1)
         slopes = (
             candidate * slope_enter,

@@ -13,7 +13,8 @@ from clearl.nets.heads import Head, StdSettings, make_head
 from clearl.nets.lstm import LstmCore
 from clearl.nets.normalise import ReturnScale
 from clearl.nets.records import build_record_torso
-from clearl.nets.torsos import Dense, PlainTorso, Torso, build_torso
+from clearl.nets.stages import Dense
+from clearl.nets.torsos import PlainTorso, Torso, build_torso
 from clearl.seeding import derive
 from clearl.spaces import ObservationSpec, TaskSpec
 
@@ -33,7 +34,7 @@ class StepInput(NamedTuple):
 
 class StepOutput(NamedTuple):
     policy: torch.Tensor  # [..., policy_size], unmasked; `PolicyNetwork.head` makes distributions of it
-    value: torch.Tensor  # [...]; of `act` as rewards are, of `unroll` divided by the return scale
+    value: torch.Tensor  # [...]; in the unit of rewards by `act`, divided by the return scale by `unroll`
     state: torch.Tensor  # [B, core_size]
 
 
@@ -57,10 +58,7 @@ class PolicyNetwork(Protocol):
         ...
 
     def evaluated_columns(self, *, in_training: bool) -> tuple[str, ...]:
-        """Return the columns to evaluate on a task, that to be plotted first.
-
-        One that is called "" in a plain network.
-        """
+        """Return the columns to evaluate on a task, the plotted one first; a plain network has one, called ""."""
         ...
 
 
@@ -78,7 +76,7 @@ class ScalesReturns(Protocol):
     """A network that learns values in units of the deviation of returns, and learns that from new experience."""
 
     def observe_returns(self, returns: torch.Tensor) -> None:
-        """Take in more discounted returns [N], as rewards are."""
+        """Take in more discounted returns [N], in the unit of rewards."""
         ...
 
     def return_scale(self) -> torch.Tensor:
@@ -108,7 +106,7 @@ class ActorCritic(nn.Module):
         self._columns: tuple[Tensor, Tensor] | None = None
 
     def prepare_acting(self) -> None:
-        """Prepare as `Dense.prepare_acting`, and join both heads: a product of so few rows is mostly the call."""
+        """Prepare as `Dense.prepare_acting`, and join both heads: with so few rows a product costs mostly its call."""
         with torch.no_grad():
             weight = torch.cat([self.policy.weight, self.value.weight]).t().contiguous()
             self._columns = torch.cat([self.policy.bias, self.value.bias]), weight
@@ -146,7 +144,7 @@ class ActorCritic(nn.Module):
         return torch.ones(()) if self.returns is None else self.returns.scale
 
     def unscaled(self, output: StepOutput) -> StepOutput:
-        """Return the output with its value as rewards are: replay outlives the scale of the day."""
+        """Return the output with its value in the unit of rewards: stored values outlive the present scale."""
         return output if self.returns is None else output._replace(value=output.value * self.returns.scale)
 
     def remember(self, features: Tensor, inputs: StepInput, state: Tensor) -> tuple[Tensor, Tensor]:

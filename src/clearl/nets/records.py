@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from clearl.nets.normalise import Normalise
-from clearl.nets.torsos import TORSOS, Dense, PlainTorso, Shape, Torso, build_torso
+from clearl.nets.stages import Dense, Shape
+from clearl.nets.torsos import TORSOS, PlainTorso, Torso, build_torso
 from clearl.spaces import ObservationSpec, field_name
 
 VECTOR_FEATURES = 128

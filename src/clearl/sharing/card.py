@@ -47,7 +47,7 @@ def write_card(run_path: Path, out: Path, *, load_as: str | None) -> None:
 
 
 def task_results(run: Run) -> list[TaskResult]:
-    """Results in the order in which the run first evaluated the tasks."""
+    """Return the results in the order in which the run first evaluated the tasks."""
     last: dict[str, dict[str, Any]] = {}
     for row in MetricsTable.read(run.path).where(kind="eval"):
         if not row.get("secondary"):
@@ -116,7 +116,7 @@ def _score(result: TaskResult) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text of a run as Markdown that shows it and does nothing else."""
+    """Escape text of a run, so that Markdown shows it and does nothing else."""
     return re.sub(r"([\\`*_{}\[\]()<>#|!&])", r"\\\1", clean_name(text))
 
 
@@ -128,7 +128,7 @@ def _fenced(language: str, text: str) -> str:
 
 
 def _copy_videos(source: Path, target: Path) -> list[str]:
-    """Addresses of the copies, relative to the card."""
+    """Copy the videos; return their paths relative to the card."""
     if not source.is_dir():
         return []
     files = sorted(file for file in source.iterdir() if file.suffix in _VIDEO_KINDS and file.is_file())

@@ -21,7 +21,7 @@ from clearl.storage.files import write_atomically
 ABOUT_FILE = "policy.json"
 VERSION = 1
 _ONNX_OPSET = 20
-"""Of 2023: old enough for the runtimes in use, new enough for every operation here."""
+"""ONNX's operators of 2023: old enough for the runtimes in use, new enough for every operation here."""
 
 
 def check_formats(formats: Sequence[str]) -> None:

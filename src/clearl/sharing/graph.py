@@ -163,7 +163,7 @@ def _squashed(action: Tensor, spec: ActionSpec) -> Tensor:
 
 
 def _clipped(reward: Tensor, kind: str) -> Tensor:
-    """As `clearl.acting.preprocess.clip_reward`, in torch."""
+    """Clip as `clearl.acting.preprocess.clip_reward` does, in torch."""
     if kind == "unit":
         return reward.clamp(-1, 1)
     if kind == "soft_asymmetric":

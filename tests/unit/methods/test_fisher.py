@@ -17,7 +17,7 @@ from clearl.methods.fisher_memory import STEPS_PER_UNROLL, FisherMemory, Windows
 from clearl.nets.heads import make_head
 from clearl.nets.heads.categorical import MaskedCategorical
 from clearl.nets.network import StepInput, StepOutput, as_module, build_network
-from clearl.nets.torsos import Dense
+from clearl.nets.stages import Dense
 from clearl.spaces import ActionSpec, discrete_spec
 
 IMAGES = discrete_spec((2, 6, 5), "bool", 4)

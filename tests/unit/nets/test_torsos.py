@@ -11,7 +11,8 @@ from torch.nn import functional
 from clearl.errors import ConfigError
 from clearl.methods.progress_compress.two_columns import TwoColumns
 from clearl.nets.network import StepInput, build_network
-from clearl.nets.torsos import TORSOS, Dense, PlainTorso, Torso, build_torso
+from clearl.nets.stages import Dense
+from clearl.nets.torsos import TORSOS, PlainTorso, Torso, build_torso
 from clearl.nets.weights import FlatWeights
 from clearl.spaces import discrete_spec
 

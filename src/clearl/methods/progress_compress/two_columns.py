@@ -14,7 +14,8 @@ from clearl.growth import Growth
 from clearl.nets.growth import Places, below, column_places, corner_places, policy_rows
 from clearl.nets.heads import Head
 from clearl.nets.network import ActorCritic, StepInput, StepOutput, initialise
-from clearl.nets.torsos import Dense, Torso
+from clearl.nets.stages import Dense
+from clearl.nets.torsos import Torso
 from clearl.seeding import derive
 
 ACTIVE, KNOWLEDGE_BASE = "active", "knowledge_base"

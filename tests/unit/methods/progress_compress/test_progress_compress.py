@@ -51,7 +51,7 @@ def snapshot(learner: Learner) -> dict[str, torch.Tensor]:
 
 
 def changed(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> set[str]:
-    """Which parts moved: "active", "knowledge_base" or one of the adaptors."""
+    """Return the parts that moved: "active", "knowledge_base" or one of the adaptors."""
     return {name.split(".")[0] for name, tensor in before.items() if not torch.equal(tensor, after[name])}
 
 
