@@ -82,6 +82,16 @@ def test_all_that_the_architecture_names_is_there() -> None:
     assert {name for name in folders if not any((base / name).is_dir() for base in (ROOT, source))} == set()
 
 
+def test_the_architecture_shows_every_room() -> None:
+    """Each module and folder of the package is in the table of layers."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rooms = page[page.index("## The rooms") : page.index("## The way of one unroll")]
+    source = ROOT / "src" / "clearl"
+    folders = {f"{path.parent.name}/" for path in source.glob("*/__init__.py")}
+    modules = {path.name for path in source.glob("*.py")} - {"__init__.py", "__main__.py"}
+    assert {name for name in folders | modules if f"`{name}`" not in rooms} == set()
+
+
 def test_every_protocol_has_its_row() -> None:
     rows = re.findall(r"^\| `([a-z]+)` \|", (ROOT / "docs" / "protocols.md").read_text(), flags=re.M)
     assert sorted(rows) == sorted(PROTOCOLS)
