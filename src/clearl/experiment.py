@@ -53,6 +53,7 @@ from clearl.runtimes.host import StopFlag, check_autocast, stop_on_signals
 from clearl.runtimes.runtime import RunSpec
 from clearl.spaces import spec_from_json, spec_to_json
 from clearl.storage.checkpoints import CheckpointStore, fitting
+from clearl.storage.files import storage_errors
 from clearl.tasks.makers import check_reachable, named_tasks
 from clearl.tasks.plan import Plan, plan_from_json
 from clearl.tasks.suite import Suite
@@ -212,7 +213,9 @@ def _run_plan(config: RunConfig, plan: Plan, out: Path, suite: Suite, stop: Stop
             raise
         status = "interrupted" if stop else "finished"
         # A finished file no longer changes: with its length recorded, a lost end can be detected.
-        run_dir.set_status(status, metrics_bytes=None if stop else run_dir.metrics_path.stat().st_size)
+        with storage_errors(run_dir.metrics_path):
+            metrics_bytes = None if stop else run_dir.metrics_path.stat().st_size
+        run_dir.set_status(status, metrics_bytes=metrics_bytes)
         if status == "finished" and not config.keep_replay:
             shutil.rmtree(run_dir.replay_path, ignore_errors=True)
     return RunResult(out, status)

@@ -227,6 +227,7 @@ def open_context(spec: RunSpec, factory: Factory) -> Iterator[RunContext]:
     saved = checkpoints.newest()
     position = 0 if saved is None else saved.json["metrics_position"]
     with ExitStack() as stack:
+        stack.callback(checkpoints.clean)
         writer = stack.enter_context(MetricsWriter(run_dir.path, position=position))
         listeners = list(spec.listeners)
         for mirror in open_mirrors(run_dir.path, config.mirror_names):

@@ -1,20 +1,18 @@
 from __future__ import annotations
 
 import random
-import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from damage import KINDS, Judge, files_of, flip, truncate
+from damage import KINDS, Judge, files_of, flip, judge_finished, truncate
 from interrupted import crash, row_number
-from whole_runs import assert_same_runs, rows, small_config
+from whole_runs import small_config
 
 from clearl.errors import ClearlError
 from clearl.experiment import run
-from clearl.records.reader import scan_rows
 
 CONFIG = small_config(cycles=1)
 
@@ -90,24 +88,9 @@ def check_whole_runs(whole: Path, crashed: Path, tmp_path: Path, *, trials: int,
         except ClearlError:
             outcomes["refused"] += 1
             continue
-        outcomes[judge_finished(whole, out)] += 1
+        outcomes[judge_finished(whole, out, CONFIG)] += 1
         shutil.rmtree(out)
     return outcomes
-
-
-def judge_finished(whole: Path, out: Path) -> str:
-    scan = scan_rows(out / "metrics.jsonl")
-    if scan.damaged_lines:
-        known = [{**row, "wall_s": 0, "fps": 0} for row in scan_rows(whole / "metrics.jsonl").rows]
-        assert all({**row, "wall_s": 0, "fps": 0} in known for row in scan.rows if row["kind"] in ("eval", "segment"))
-        return "finished with a row that cannot be read, and its number told"
-    problems = [row["problem"] for row in rows(out, "fault")]
-    if any("unrolls of replay are lost" in problem for problem in problems):
-        return "went on without some unrolls, and said so"
-    quarantined = any(row["replay"]["quarantined"] for row in rows(out, "train"))
-    forget_faults(out)
-    assert_same_runs(whole, out, CONFIG)
-    return "as if nothing had happened" + (", and said so" if problems or quarantined else "")
 
 
 def test_the_command_given_again_after_damage(whole: Path, crashed: Path, tmp_path: Path) -> None:
@@ -121,10 +104,3 @@ def test_the_command_given_again_after_much_damage(
 ) -> None:
     outcomes = check_whole_runs(whole, crashed, tmp_path, trials=10 * len(KINDS), seed=4)
     record_property("damaged runs", ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())))
-
-
-def forget_faults(out: Path) -> None:
-    """Take out of the metrics what tells of faults: their rows, and the number of records that nobody needed."""
-    lines = (out / "metrics.jsonl").read_bytes().splitlines(keepends=True)
-    kept = [re.sub(rb'"quarantined":\d+(.*),"crc":"\w+"', rb'"quarantined":0\1', line) for line in lines]
-    (out / "metrics.jsonl").write_bytes(b"".join(line for line in kept if b'"kind":"fault"' not in line))

@@ -110,7 +110,7 @@ class RunDir:
     def remove_run(self) -> None:
         """Delete the run, and nothing else. `meta.json` goes first: without it a directory holds no run."""
         parts = self.meta.get("parts") or ()
-        try:
+        with _named_errors():
             (self.path / META_FILE).unlink()
             for part in (self.path / str(part) for part in parts):
                 if part.parent == self.path and holds_run(part):
@@ -120,8 +120,6 @@ class RunDir:
                     shutil.rmtree(self.path / name)
             for name in (CONFIG_FILE, METRICS_FILE):
                 (self.path / name).unlink(missing_ok=True)
-        except OSError as error:
-            raise RunDirectoryError(os_problem(error)) from error
 
     @property
     def metrics_path(self) -> Path:
@@ -155,10 +153,8 @@ class RunDir:
 
 def make_directory(path: Path) -> None:
     """Make the directory of a run; `RunDirectoryError` with the remedy where it cannot be made."""
-    try:
+    with _named_errors():
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunDirectoryError(os_problem(error)) from error
 
 
 @contextlib.contextmanager
@@ -167,7 +163,8 @@ def claimed_directory(path: Path) -> Iterator[None]:
 
     Where the block fails before a run was made, the directories that were made for it are removed again.
     """
-    missing = [place for place in (path, *path.parents) if not place.exists()]
+    with _named_errors():
+        missing = [place for place in (path, *path.parents) if not place.exists()]
     try:
         make_directory(path)
         with locked_directory(path):
@@ -182,10 +179,8 @@ def claimed_directory(path: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def locked_directory(path: Path) -> Iterator[None]:
     """Hold a lock on a directory; it ends with the process, however it dies."""
-    try:
+    with _named_errors():
         directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise RunDirectoryError(os_problem(error)) from error
     try:
         try:
             fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -193,6 +188,8 @@ def locked_directory(path: Path) -> Iterator[None]:
             raise RunDirectoryError(
                 f"{path} is being trained by another process; wait for it to end, or give another --out"
             ) from None
+        except OSError as error:
+            raise RunDirectoryError(os_problem(error, path)) from error
         yield
     finally:
         os.close(directory)
@@ -200,7 +197,17 @@ def locked_directory(path: Path) -> Iterator[None]:
 
 def holds_run(path: Path) -> bool:
     """Return whether there is a run in the directory."""
-    return (Path(path) / META_FILE).is_file()
+    with _named_errors():
+        return (Path(path) / META_FILE).is_file()
+
+
+@contextlib.contextmanager
+def _named_errors() -> Iterator[None]:
+    """Raise `RunDirectoryError`, with the path and the remedy, where a call about a path fails."""
+    try:
+        yield
+    except OSError as error:
+        raise RunDirectoryError(os_problem(error)) from error
 
 
 def file_name(name: str) -> str:
@@ -215,18 +222,12 @@ def refuse_foreign(path: Path) -> None:
         str(path).encode()
     except UnicodeEncodeError:
         raise RunDirectoryError(f"{str(path)!r} is no text in UTF-8; give another --out") from None
-    try:
-        there = path.exists()
-    except OSError as error:  # a name that is too long, a directory that may not be searched
-        raise RunDirectoryError(os_problem(error)) from error
-    if there and not path.is_dir():
-        raise RunDirectoryError(f"{path} is a file; --out needs a directory")
-    if not path.is_dir() or holds_run(path):
-        return
-    try:
+    with _named_errors():  # a name that is too long, a directory that may not be searched
+        if path.exists() and not path.is_dir():
+            raise RunDirectoryError(f"{path} is a file; --out needs a directory")
+        if not path.is_dir() or holds_run(path):
+            return
         foreign = sorted(entry.name for entry in path.iterdir() if not _BEGUN.fullmatch(entry.name))
-    except OSError as error:
-        raise RunDirectoryError(os_problem(error)) from error
     if foreign:
         shown = ", ".join(foreign[:3]) + (", ..." if len(foreign) > 3 else "")
         raise RunDirectoryError(f"{path} is not empty and holds no run ({shown}); give another --out")

@@ -104,6 +104,8 @@ def check_position(run_dir: Path, position: Any) -> None:
         raise CorruptFileError(f"{path} cannot be read: {error.strerror}") from None
     try:
         _check_position(file, path, position)
+    except OSError as error:
+        raise CorruptFileError(f"{path} cannot be read: {error.strerror}") from None
     finally:
         os.close(file)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from clearl.errors import CorruptFileError, StorageError
-from clearl.storage.files import storage_error, sync_directory
+from clearl.storage.files import storage_error, storage_errors, sync_directory
 from clearl.storage.tree_codec import decode_arrays, decode_json, encode_tree
 
 GENERATIONS = 2
@@ -141,20 +141,24 @@ class CheckpointStore:
         self._drop_all_but(*self.paths()[: self.paths().index(kept) + 1])
 
     def clean(self) -> None:
-        """Remove what a crash left half written. Only for the process that trains: readers must not touch a run."""
-        for path in self.path.glob(f"{_TEMPORARY}*"):
-            with contextlib.suppress(OSError), _locked_directory(path, wait=False):
-                shutil.rmtree(path, ignore_errors=True)
+        """Remove what a crash left half written, as far as the disk lets it.
+
+        Only for the process that trains: readers must not touch a run.
+        """
+        with contextlib.suppress(OSError):
+            for path in list(self.path.glob(f"{_TEMPORARY}*")):
+                with contextlib.suppress(OSError), _locked_directory(path, wait=False):
+                    shutil.rmtree(path, ignore_errors=True)
 
     def paths(self) -> list[Path]:
         """Return the directories of all checkpoints, good or not, from the oldest to the newest."""
         return [self.path / f"checkpoint-{n:08d}" for n in sorted(self._numbers())]
 
     def _numbers(self) -> list[int]:
-        if not self.path.is_dir():
-            return []
-        matches = (_NAME.fullmatch(name) for name in os.listdir(self.path))
-        return [int(match[1]) for match in matches if match]
+        with storage_errors(self.path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            matches = [_NAME.fullmatch(name) for name in os.listdir(self.path)]
+            return [int(match[1]) for match in matches if match]
+        return []
 
     def _newest_verified(self) -> Path | None:
         for path in self.paths()[::-1]:

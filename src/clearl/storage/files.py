@@ -7,6 +7,7 @@ import errno
 import os
 import shutil
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from clearl.errors import CorruptFileError, StorageError, os_problem
@@ -49,6 +50,15 @@ def storage_error(path: Path | str, error: OSError, *, needed: int = 0, then: st
     return StorageError(f"{text}. {then}" if then else text)
 
 
+@contextlib.contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Raise `StorageError`, with the path and the remedy, where a file call in this block fails."""
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(path if error.filename is None else error.filename, error) from error
+
+
 def free_nbytes(path: Path) -> int | None:
     """Bytes free where `path` is or would be; None where the system does not say."""
     with contextlib.suppress(OSError, StopIteration):
@@ -63,13 +73,13 @@ def read_plain(path: Path, *, cap_nbytes: int) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise CorruptFileError(f"{path} cannot be read: {error.strerror}") from None
-    with open(descriptor, "rb") as file:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode):
-            raise CorruptFileError(f"{path} is no plain file")
-        if about.st_size > cap_nbytes:
-            raise CorruptFileError(f"{path} has {about.st_size:,} bytes; no more than {cap_nbytes:,} can be right")
-        try:
+    try:
+        with open(descriptor, "rb") as file:
+            about = os.fstat(descriptor)
+            if not stat.S_ISREG(about.st_mode):
+                raise CorruptFileError(f"{path} is no plain file")
+            if about.st_size > cap_nbytes:
+                raise CorruptFileError(f"{path} has {about.st_size:,} bytes; no more than {cap_nbytes:,} can be right")
             return file.read(about.st_size)
-        except OSError as error:
-            raise CorruptFileError(f"{path} cannot be read: {error.strerror}") from None
+    except OSError as error:
+        raise CorruptFileError(f"{path} cannot be read: {error.strerror}") from None
