@@ -109,7 +109,7 @@ class Agent:
         """Frames [n, ...] of one observation or of a batch, and whether it was a batch."""
         spec = self.spec.observation
         shown = self._shown(observation) if about is None else about.observations
-        if shown is not None and (channels is None or spec.is_record):
+        if shown is not None and (channels is None or spec.is_record) and not _is_frame(shown, observation, spec):
             return _written(shown, observation, spec)
         if spec.is_record:
             raise ConfigError(f"say which task this is, with task=...: {', '.join(self.tasks)}")
@@ -118,8 +118,10 @@ class Agent:
     def _shown(self, observation: Any) -> TaskObservations | None:
         """Find the form of observations by their shape, where no task is named."""
         known = [task.observations for task in self.tasks.values() if task.observations is not None]
-        if self.spec.observation.is_record or len(known) < len(self.tasks):
+        if self.spec.observation.is_record or not known or len(known) < len(self.tasks):
             return None
+        if isinstance(observation, Mapping):  # tasks that share one image share its form
+            return known[0]
         shape = np.shape(observation)
         return next((each for each in known if shape[-len(each.parts[0].shape) :] == each.parts[0].shape), None)
 
@@ -222,8 +224,17 @@ def _shown_by(description: Any, spec: TaskSpec, source: str) -> TaskObservations
     return observations
 
 
+def _is_frame(observations: TaskObservations, given: Any, spec: ObservationSpec) -> bool:
+    """Return whether an environment shows a Dict that becomes one image, and the image itself is given."""
+    is_dict = bool(observations.parts[0].path) and not spec.is_record
+    return is_dict and not isinstance(given, Mapping) and np.shape(given)[-3:] == spec.frame_shape
+
+
 def _written(observations: TaskObservations, given: Any, spec: ObservationSpec) -> tuple[np.ndarray, bool]:
     writer = ObservationWriter(observations, spec)
+    keys = [str(part.path[0]) for part in observations.parts if part.path]
+    if keys and not isinstance(given, Mapping | tuple):
+        raise ConfigError(f"an observation of this task has {' and '.join(dict.fromkeys(keys))}; give the whole of it")
     try:
         batched = observations.is_batch(given)
         count = observations.count(given) if batched else 1
@@ -265,6 +276,8 @@ def fit_frame(frame: np.ndarray, spec: TaskSpec, channels: int | None = None) ->
     given, shape = frame.shape, spec.observation.frame_shape
     if frame.dtype.kind == "f" and not np.isfinite(frame).all():
         raise ConfigError("the observation holds NaN or infinity")
+    if spec.observation.frame_dtype == np.bool_ and not np.isin(frame, (0, 1)).all():
+        raise ConfigError("the observation holds other numbers than 0 and 1; this agent sees planes of bits")
     if frame.ndim == 3 and len(shape) == 3:
         frame = np.moveaxis(frame, _channel_axis(frame.shape, shape) if channels is None else channels, 0)
     if frame.ndim != len(shape) or any(a > b for a, b in zip(frame.shape, shape, strict=True)):

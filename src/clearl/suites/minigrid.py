@@ -13,6 +13,7 @@ from clearl.errors import MissingExtraError, UnknownNameError
 from clearl.seeding import derive
 from clearl.spaces import TaskSpec, discrete_spec
 from clearl.tasks.autoreset import NextStepAutoreset
+from clearl.tasks.observations import TaskObservations
 from clearl.types import EnvStep
 
 VIEW = 7
@@ -21,6 +22,14 @@ NUM_ACTIONS = 7
 OBSTACLE_ACTIONS = 3
 PIXELS_PER_CELL = 16
 SPEC = discrete_spec((OBJECTS + COLOURS + STATES + DIRECTIONS, VIEW, VIEW), "bool", NUM_ACTIONS)
+# What MiniGrid's own environments show: a picture [x, y] of (object, colour, state), and where the agent looks.
+OBSERVATIONS = TaskObservations(
+    {
+        "kind": "planes",
+        "shape": [VIEW, VIEW],
+        "items": [["image", [OBJECTS, COLOURS, STATES]], ["direction", [DIRECTIONS]]],
+    }
+)
 # Red, green, blue, purple, yellow, grey, as MiniGrid draws them.
 RGB = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255], [112, 39, 195], [255, 255, 0], [100, 100, 100]], np.uint8)
 UNSEEN, EMPTY, WALL, DOOR = 0, 1, 2, 4
@@ -75,6 +84,9 @@ class MiniGridSuite:
     def mask(self, task: str) -> np.ndarray:
         count = OBSTACLE_ACTIONS if "Dynamic-Obstacles" in task else NUM_ACTIONS
         return np.arange(NUM_ACTIONS) < count
+
+    def observations(self, task: str) -> TaskObservations:
+        return OBSERVATIONS
 
     def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> MiniGridEnvs:
         return MiniGridEnvs(task, num_envs=num_envs, seed=seed)

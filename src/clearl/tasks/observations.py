@@ -30,17 +30,22 @@ class ObservationPart:
     path: tuple[str | int, ...]
     """Keys of Dicts and places in Tuples that lead to it."""
     kind: str
-    """"box", "flags" for bits, or "one_hot" for whole numbers."""
+    """"box", "flags" for bits, "one_hot" for whole numbers, or "planes" for a grid of cells with whole numbers."""
     shape: tuple[int, ...]
     """The shape that the environment gives."""
     dtype: PartDtype
     counts: tuple[int, ...] = ()
-    """one_hot: how many options each number has."""
+    """one_hot, planes: how many options each number has."""
     starts: tuple[int, ...] = ()
+    grid: tuple[int, ...] = ()
+    """planes: the cells, (H, W). A single number becomes planes that are the same in all cells."""
+    first_plane: int = 0
+    """planes: where they begin; all parts of this kind share one image."""
 
     @property
     def name(self) -> str:
-        return "/".join(map(str, self.path))
+        """The part of frames that it is written to."""
+        return "" if self.kind == "planes" else "/".join(map(str, self.path))
 
     @cached_property
     def channel_axis(self) -> int | None:
@@ -54,6 +59,8 @@ class ObservationPart:
         """The part as frames hold it: (C, H, W) or (D,). Needed at every step of every environment."""
         if self.kind == "one_hot":
             return PartSpec((sum(self.counts),), "bool")
+        if self.kind == "planes":
+            return PartSpec((self.first_plane + sum(self.counts), *self.grid), "bool")
         if self.kind == "box" and len(self.shape) == 2:
             return PartSpec((1, *self.shape), self.dtype)
         if self.channel_axis is None:
@@ -63,10 +70,10 @@ class ObservationPart:
 
     def problem(self, array: np.ndarray) -> str | None:
         """Return what is wrong with a value of this part, or None."""
-        here = f"the observation's part {self.name!r}" if self.path else "the observation"
+        here = f"the observation's part {'/'.join(map(str, self.path))!r}" if self.path else "the observation"
         if array.shape != self.shape:
             return f"{here} has shape {array.shape} instead of {self.shape}"
-        if self.kind == "one_hot":
+        if self.kind in ("one_hot", "planes"):
             return self._option_problem(here, array)
         if self.kind == "flags":
             is_bits = array.dtype.kind in "iub" and bool(((array == 0) | (array == 1)).all())
@@ -86,6 +93,9 @@ class ObservationPart:
             flags = np.zeros(sum(self.counts), bool)
             flags[np.cumsum([0, *self.counts[:-1]]) + array.ravel().astype(np.int64) - self.starts] = True
             return flags
+        if self.kind == "planes":
+            cells = np.broadcast_to(array, (*self.grid, len(self.counts)))
+            return np.concatenate([cells[..., i] == np.arange(n)[:, None, None] for i, n in enumerate(self.counts)])
         if self.channel_axis is None:
             return array.reshape(self.spec.shape)
         return np.moveaxis(array, self.channel_axis, 0)
@@ -93,8 +103,10 @@ class ObservationPart:
     def _option_problem(self, here: str, array: np.ndarray) -> str | None:
         if array.dtype.kind not in "iub":
             return f"{here} has dtype {array.dtype} instead of whole numbers"
-        numbers = array.ravel().astype(np.int64) - self.starts
+        numbers = array.reshape(-1, len(self.counts)).astype(np.int64) - (self.starts or 0)
         outside = (numbers < 0) | (numbers >= np.array(self.counts))
+        if outside.any() and self.kind == "planes":
+            return f"{here} holds numbers outside of 0 to {', '.join(str(n - 1) for n in self.counts)}"
         return f"{here} is {array.tolist()}, outside of its space" if outside.any() else None
 
 
@@ -142,7 +154,7 @@ class ObservationWriter:
             try:
                 array = self._observations.value(observation, part)
             except (KeyError, IndexError, TypeError, ValueError) as error:  # not there, ragged, or no array at all
-                name = f"part {part.name!r} of the observation" if part.name else "the observation"
+                name = f"part {'/'.join(map(str, part.path))!r} of the observation" if part.path else "the observation"
                 return f"{name} is missing or no array: {type(error).__name__}: {error}"
             problem = part.problem(array)
             if problem is not None:
@@ -160,7 +172,8 @@ def _placed(part: ObservationPart, common: PartSpec) -> tuple[tuple[slice, ...],
     """
     own = part.spec
     scale = 1 / 255 if own.dtype == "uint8" and common.dtype == "float32" else None
-    return tuple(slice(0, size) for size in own.shape), scale
+    first, *others = own.shape
+    return (slice(part.first_plane, first), *(slice(0, size) for size in others)), scale
 
 
 def describe_observations(task: str, space: Any) -> Description:
@@ -229,9 +242,22 @@ def _parts(node: Description, path: tuple[str | int, ...], depth: int) -> list[O
     if node["kind"] == "one_hot":
         counts, starts = (tuple(int(number) for number in node[key]) for key in ("counts", "starts"))
         return [ObservationPart(path, "one_hot", shape, "bool", counts, starts)]
+    if node["kind"] == "planes":
+        return _planes(node["items"], shape, path)
     if node["kind"] not in ("box", "flags") or node["dtype"] not in ("uint8", "bool", "float32"):
         raise ValueError(f"an unknown kind of space: {node['kind']!r}")
     return [ObservationPart(path, node["kind"], shape, node["dtype"])]
+
+
+def _planes(items: list[Any], grid: tuple[int, ...], path: tuple[str | int, ...]) -> list[ObservationPart]:
+    """Return parts whose planes lie one after the other in one image; `items`: (key, options of a cell's numbers)."""
+    parts, start = [], 0
+    for key, counts in items:
+        options = tuple(int(count) for count in counts)
+        shape = (*grid, len(options)) if len(options) > 1 else ()
+        parts.append(ObservationPart((*path, str(key)), "planes", shape, "bool", options, (), grid, start))
+        start += sum(options)
+    return parts
 
 
 def common_observation(tasks: Mapping[str, TaskObservations], *, stack: int, mask_size: int = 0) -> ObservationSpec:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from clearl.config import RunConfig
 from clearl.errors import ConfigError
 from clearl.nets.network import build_network
 from clearl.spaces import discrete_spec
-from clearl.suites import make_suite
+from clearl.suites import make_suite, minigrid
 
 CUBE = discrete_spec((10, 10, 10), "bool", 6)
 
@@ -73,3 +75,39 @@ def test_smaller_games_are_padded_and_other_shapes_refused() -> None:
     with pytest.raises(ConfigError, match=r"shape \(4, 10, 10\) instead of \(10, 10, 4\)"):
         agent.act(np.moveaxis(image, 2, 0))
     assert agent.act(np.moveaxis(image, 2, 0), channels=0) in range(6)
+
+
+def seen_by_minigrid(count: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Observations as MiniGrid's environments give them, and the frames that training makes of them."""
+    rng = np.random.default_rng(3)
+    image = np.stack([rng.integers(0, n, (count, 7, 7)) for n in (11, 6, 3)], -1).astype(np.uint8)
+    given = {"image": image, "direction": rng.integers(0, 4, count)}
+    return {**given, "mission": np.array(["reach the goal"] * count)}, minigrid._planes(given)
+
+
+@pytest.mark.parametrize("task", [None, "MiniGrid-DoorKey-5x5-v0"])
+def test_an_agent_of_minigrid_takes_what_its_environments_show(task: str | None) -> None:
+    """With one description for all tasks none must be named; the picture alone does not say where the agent looks."""
+    suite = make_suite("minigrid", ("MiniGrid-DoorKey-5x5-v0", "MiniGrid-Empty-5x5-v0"), RunConfig())
+    network = build_network(suite.spec, torso="minatar", lstm=False, lstm_size=8, seed=0)
+    stored = json.loads(json.dumps(tasks_to_json(agent_tasks(suite)), sort_keys=True))
+    agent = Agent(
+        network, suite.spec, reward_clip="none", tasks=tasks_from_json(stored, suite.spec, "agent.json")
+    )  # fmt: skip
+    given, planes = seen_by_minigrid(3)
+    about = agent._about(task)
+    one = {key: values[1].item() if key != "image" else values[1] for key, values in given.items()}
+    frames, batched = agent._frames(about, one, None)
+    assert not batched and np.array_equal(frames[0], planes[1])
+    frames, batched = agent._frames(about, given, None)
+    assert batched and np.array_equal(frames, planes)
+    assert np.array_equal(agent._frames(about, planes[0], None)[0][0], planes[0]), "a frame as training sees it"
+    with pytest.raises(ConfigError, match="has image and direction; give the whole of it"):
+        agent.act(one["image"], task=task or "MiniGrid-DoorKey-5x5-v0")
+    with pytest.raises(ConfigError, match="part 'direction'.*outside of 0 to 3"):
+        agent.act({**one, "direction": 4}, task=task)
+
+
+def test_numbers_are_no_planes() -> None:
+    with pytest.raises(ConfigError, match="other numbers than 0 and 1"):
+        fit_frame(np.full((7, 7, 3), 2, np.uint8), discrete_spec((24, 7, 7), "bool", 7))
