@@ -42,6 +42,7 @@ class Console:
         self._out = out or RichConsole()
         self._clock = clock
         self._drawn_at: float | None = None
+        self._drawn_width: int | None = None
         self._live: Live | None = None
 
     def update(self, row: Row) -> None:
@@ -53,7 +54,7 @@ class Console:
     def open(self) -> None:
         """Take the terminal, if there is one."""
         if self._out.is_terminal:
-            self._live = Live(console=self._out, auto_refresh=False, transient=False)
+            self._live = self._new_live()
 
     def say(self, line: str) -> None:
         """Print a line above the view."""
@@ -76,10 +77,23 @@ class Console:
             return
         self._drawn_at = time_s
         if self._live is not None:
-            self._live.start()
-            self._live.update(panel(self.title, self.view), refresh=True)
+            live = self._live = self._fitted(self._live)
+            live.start()
+            live.update(panel(self.title, self.view), refresh=True)
         else:
             self._out.print(plain_line(self.title, self.view), soft_wrap=True, highlight=False, markup=False)
+
+    def _fitted(self, live: Live) -> Live:
+        """Begin on an empty screen where the width has changed: the terminal has wrapped the lines drawn before."""
+        before, self._drawn_width = self._drawn_width, self._out.width
+        if before in (None, self._drawn_width):
+            return live
+        live.stop()
+        self._out.clear()
+        return self._new_live()
+
+    def _new_live(self) -> Live:
+        return Live(console=self._out, auto_refresh=False, transient=False)
 
 
 def panel(title: str, view: RunView) -> RenderableType:

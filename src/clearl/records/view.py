@@ -47,7 +47,7 @@ class RunView:
         """Take in one metrics row."""
         kind = row["kind"]
         if kind == "segment":
-            self._segments[row.get("index", len(self._segments))] = row
+            self._entered(row)
             if len(self._segments) > _MOST_SEGMENTS:  # of a run without an end there are ever more
                 del self._segments[min(self._segments)]
                 self._past += 1
@@ -58,6 +58,7 @@ class RunView:
         elif kind == "resume":
             # Rows after the checkpoint are written again.
             self.frames = self.resumed_frames = int(row["frames"])
+            self.training = next((tuple(row["tasks"]) for row in self._begun()[::-1]), self.training)
         elif kind == "train":
             self._trained(row)
         elif kind == "summary":
@@ -68,9 +69,12 @@ class RunView:
         """The number of the segment in training (from 1), and of all segments."""
         if not self._segments:
             return None
-        begun = [row for row in self._segments.values() if (row["start_frames"] or 0) <= self.frames]
-        known = [row for row in begun if row["start_frames"] is not None]
-        return self._past + max(1, len(known)), self._past + len(self._segments)
+        return self._past + max(1, len(self._begun())), self._past + len(self._segments)
+
+    def _begun(self) -> list[Row]:
+        """Return the segments that began at or before the present frame, in their order."""
+        known = [self._segments[index] for index in sorted(self._segments)]
+        return [row for row in known if row["start_frames"] is not None and row["start_frames"] <= self.frames]
 
     @property
     def seconds_left(self) -> float | None:
@@ -94,6 +98,17 @@ class RunView:
         count = f"{len(workers)} worker{'s' if len(workers) != 1 else ''}"
         words = count if running == len(workers) else f"{running} of {count} running"
         return words if not restarts else f"{words}, {restarts} restart{'s' if restarts != 1 else ''}"
+
+    def _entered(self, row: Row) -> None:
+        """Take in a segment: all of a plan come ahead of training, each again when it begins and when it ends.
+
+        Of a plan without an end only what has begun is recorded.
+        """
+        index, start = row.get("index", len(self._segments)), row["start_frames"]
+        has_begun = index in self._segments or self.total_frames is None or not self._segments
+        self._segments[index] = row
+        if has_begun and start is not None:
+            self.frames, self.training = max(self.frames, int(start)), tuple(row["tasks"])
 
     def _evaluated(self, row: Row) -> None:
         if row["return"] is not None:

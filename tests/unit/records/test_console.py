@@ -199,3 +199,34 @@ def test_a_view_of_a_run_without_an_end_keeps_few_segments(monkeypatch):
         view.update(segment_row(tasks=["a"], start_frames=index * 100, end_frames=None, index=index))
     view.update(_train(950))
     assert view.segment == (10, 10) and len(view._segments) == 3
+
+
+def test_the_marker_moves_when_a_segment_begins():
+    """Not only with the next row of training, which may come much later."""
+    console, _, _ = _console(terminal=True)
+    _feed(console)
+    plan = [console.view._segments[index] for index in (0, 1)]
+    view = RunView(("breakout", "asterix"), 10_000)
+    for row in plan:
+        view.update(row)
+    assert view.training == ("breakout",) and view.frames == 0, "the first segment begins at once"
+    view.update(_train(4_900))
+    view.update({**plan[0], "end_frames": 5_120})
+    view.update({**plan[1], "start_frames": 5_120})
+    assert view.training == ("asterix",) and view.frames == 5_120 and view.segment == (2, 2)
+    view.update(resume_row(frames=4_000, updates=10, wall_s=1.0))
+    assert view.training == ("breakout",), "back at a checkpoint of the segment before"
+
+
+def test_a_narrower_terminal_is_drawn_anew():
+    console, out, clock = _console(terminal=True)
+    with opened(console):
+        console.update(_train(1_000))
+        drawn = len(out.getvalue())
+        console._out.width = 60
+        clock.now = 1.0
+        console.update(_train(2_000))
+        after = out.getvalue()[drawn:]
+    cleared = after.index("\x1b[2J")
+    assert "2,000 of" in after[cleared:] and "╭" in after[cleared:]
+    assert max(map(len, after[cleared:].splitlines())) <= 60 + len("\x1b[2J\x1b[H\x1b[?25l")
