@@ -132,29 +132,3 @@ def test_a_strange_agent_is_refused_in_one_line(trained: Path, here: Path, harm:
     with pytest.raises(CorruptFileError, match=said) as caught:
         clearl.load_agent("agent")
     assert "\n" not in str(caught.value)
-
-
-UNWRITABLE = {
-    "file in the way": lambda here: ((here / "file").write_text("") and "file/x") or "file/x",
-    "no such device": lambda here: "/proc/x",
-    "name too long": lambda here: "x" * 300,
-    "dangling link": lambda here: os.symlink("nowhere/at/all", here / "link") or "link/x",
-}
-
-
-@pytest.mark.parametrize("place", UNWRITABLE)
-@pytest.mark.parametrize("verb", ["run", "export", "video", "eval", "report"])
-def test_a_place_that_cannot_be_written_to_is_one_line(
-    verb: str, place: str, trained: Path, here: Path, capsys
-) -> None:
-    out = UNWRITABLE[place](here)
-    command = {
-        "run": ["run", "--config", str(trained / "config.yaml"), "--quiet", "--out", out],
-        "export": ["export", str(trained), "--out", out],
-        "video": ["video", str(trained), "--max-steps", "2", "--out", f"{out}/a.gif"],
-        "eval": ["eval", str(trained), "--episodes", "1", "--json", f"{out}/a.json"],
-        "report": ["report", str(trained), "--out", out],
-    }[verb]
-    assert main(command) in (1, 2)
-    lines = [line for line in capsys.readouterr().err.splitlines() if ", after" not in line]
-    assert len(lines) == 1 and lines[0].startswith("clearl: ") and "; " in lines[0]

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from clearl.bench.workloads import WORKLOADS, workload
 from clearl.cli.arguments import POSITIONAL, parse
+from clearl.cli.output import check_writable
 from clearl.config import Between
 
 ABOUT = """Measure environments, inference and the learner separately on all cores, then a real run with replay and
@@ -32,6 +33,8 @@ def main(argv: list[str]) -> int:
     names = list(WORKLOADS) if args.workload == "all" else [args.workload]
     for name in names:
         workload(name)
+    if args.json:
+        check_writable(Path(args.json))
 
     from clearl.bench.measure import measure
     from clearl.bench.table import as_table
@@ -41,10 +44,8 @@ def main(argv: list[str]) -> int:
         results.append(measure(name, repeats=args.repeats, seconds=args.seconds, say=_say))
         print(f"\n{as_table(results[-1])}\n", flush=True)
     if args.json:
-        file = Path(args.json)
-        file.parent.mkdir(parents=True, exist_ok=True)
         content = {"v": 1, "workloads": results} if args.workload == "all" else results[0]
-        file.write_text(json.dumps(content, indent=2) + "\n")
+        Path(args.json).write_text(json.dumps(content, indent=2) + "\n")
     return 0
 
 

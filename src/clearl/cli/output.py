@@ -7,6 +7,7 @@ import contextlib
 import io
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -54,6 +55,16 @@ def tell_origin(origin: Origin | None) -> None:
         for note in origin.notes:
             warn(note)
         warn(str(origin))
+
+
+def check_writable(file: Path) -> None:
+    """Raise an `OSError` before long work where its result could not be written to `file`."""
+    is_new = not file.exists()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("ab"):
+        pass
+    if is_new:
+        file.unlink()
 
 
 def silence() -> None:
