@@ -63,6 +63,10 @@ class MissingExtraError(ClearlError):
         super().__init__(f"{what} needs the package {package!r}, which is not installed; {remedy}")
 
 
+class NoPictureError(ClearlError):
+    """An environment that cannot draw itself here; what the agent sees can be drawn instead."""
+
+
 class RunDirectoryError(ClearlError):
     """The output directory holds something that this run must not touch."""
 

@@ -31,13 +31,14 @@ of config files and attributes of the run's config, checked like all others:
 **Torso.** `TORSOS.register("mine", build)` with `build(observation_shape)` an `nn.Module` that has `out_size`.
 
 **Suite.** `SUITES.register("mine", MySuite)`; a class `(tasks, config)` with `default_tasks`, `known_tasks`, `settings`
-whose instances are a `Suite`: `spec`, `mask(task)`, `make(task, num_envs=, seed=, training=)` gives `Envs`.
+whose instances are a `Suite`: `spec`, `mask(task)`, `make(task, num_envs=, seed=, training=)` gives `Envs`. With
+`make_scene(task, seed=)` (`DrawsStates`) videos show the environment's own pictures.
 
 **Protocol.** `PROTOCOLS.register("mine", plan)`; a pure function `(tasks, config) -> [Plan(name, segments, evaluate)]`.
 """
 
 from clearl.config import Between, Count, Lambda, Positive, RunConfig, Share, Tag, Weight
-from clearl.errors import ClearlError, ConfigError
+from clearl.errors import ClearlError, ConfigError, NoPictureError
 from clearl.methods import CORRECTIONS, METHODS
 from clearl.methods.corrections import Correction, Trace, weighted_targets
 from clearl.methods.method import Method, OptimizerState, Wrapper, layers
@@ -51,14 +52,14 @@ from clearl.seeding import derive, generator
 from clearl.spaces import ActionSpec, ObservationSpec, PartSpec, TaskSpec, discrete_spec
 from clearl.suites import SUITES, SuiteMaker
 from clearl.tasks.plan import Plan, Segment, single
-from clearl.tasks.suite import Envs, Suite
+from clearl.tasks.suite import DrawsStates, Envs, Scene, Suite
 from clearl.types import Batch, EnvStep, Visit
 
 __all__ = [
     "CORRECTIONS", "METHODS", "PROTOCOLS", "SUITES", "TORSOS", "ActionSpec", "Batch", "Between", "ClearlError",
-    "ConfigError", "Correction", "Count", "Distribution", "EnvStep", "Envs", "Head", "Lambda", "Method",
-    "ObservationSpec", "OptimizerState", "PartSpec", "Plan", "PolicyNetwork", "Positive", "Registry", "RunConfig",
-    "Segment", "Share", "StepInput", "StepOutput", "Suite", "SuiteMaker", "Tag", "TaskSpec", "Trace", "Visit", "Weight",
-    "Wrapper", "as_module", "cyclic_visits", "derive", "discrete_spec", "generator", "layers", "single",
-    "visits_length", "weighted_targets",
+    "ConfigError", "Correction", "Count", "Distribution", "DrawsStates", "EnvStep", "Envs", "Head", "Lambda",
+    "Method", "NoPictureError", "ObservationSpec", "OptimizerState", "PartSpec", "Plan", "PolicyNetwork", "Positive",
+    "Registry", "RunConfig", "Scene", "Segment", "Share", "StepInput", "StepOutput", "Suite", "SuiteMaker", "Tag",
+    "TaskSpec", "Trace", "Visit", "Weight", "Wrapper", "as_module", "cyclic_visits", "derive", "discrete_spec",
+    "generator", "layers", "single", "visits_length", "weighted_targets",
 ]  # fmt: skip

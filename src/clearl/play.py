@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, repeat
+from functools import partial
+from itertools import chain, zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +16,19 @@ import torch
 from clearl.acting.evaluator import Evaluation, Evaluator
 from clearl.acting.stepper import Stepper
 from clearl.artifacts import Trained, at_segment_end, parts_of
-from clearl.errors import ConfigError, MissingExtraError
+from clearl.errors import ConfigError, MissingExtraError, NoPictureError
 from clearl.records.schema import Row
 from clearl.records.table import MetricsTable
 from clearl.runtimes.host import cores
 from clearl.seeding import derive, generator
 from clearl.storage.switch_weights import SwitchWeights
 from clearl.tasks.drawing import side_by_side, with_caption
+from clearl.tasks.suite import DrawsStates, Scene, Suite
 from clearl.tasks.vectors import allow_env_threads
 
 FRAMES_PER_SECOND = 15
+Tell = Callable[[str], None]
+"""Takes a line for the person who waits."""
 
 
 def open_parts(
@@ -33,9 +39,7 @@ def open_parts(
         yield Trained.open(part, chosen, imports=imports, trust=trust)
 
 
-def evaluate(
-    trained: Trained, *, episodes: int, tell: Callable[[str], None] = lambda line: None
-) -> Iterator[Evaluation]:
+def evaluate(trained: Trained, *, episodes: int, tell: Tell = lambda line: None) -> Iterator[Evaluation]:
     """Play whole, unclipped episodes of each task; `tell` gets a line for each environment that had to be rebuilt."""
     allow_env_threads(cores())  # no other process acts meanwhile
     config = trained.config
@@ -55,9 +59,9 @@ def evaluate(
 
 @dataclass(frozen=True)
 class Film:
-    """Captioned pictures of whole episodes, and the score of each episode."""
+    """Captioned pictures of whole episodes, and the score of each episode that has been taken so far."""
 
-    pictures: list[np.ndarray]
+    pictures: Iterator[np.ndarray]
     scores: list[float]
 
     @property
@@ -65,16 +69,22 @@ class Film:
         return float(np.mean(self.scores))
 
 
-def record_video(trained: Trained, file: Path, *, episodes: int, max_steps: int) -> float:
-    """Play the first of the tasks and write the pictures as .gif or .mp4; return the mean score of the episodes."""
-    film = _film(trained, (), episodes, max_steps)
+def record_video(
+    trained: Trained, file: Path, *, episodes: int, max_steps: int, tell: Tell = lambda line: None
+) -> float:
+    """Play the first of the tasks and write the pictures as .gif or .mp4; return the mean score of the episodes.
+
+    `tell` gets a line where the environment cannot draw itself, so that its observations are drawn instead.
+    """
+    film = _film(trained, (), episodes, max_steps, tell)
     _write(file, film.pictures)
     return film.mean_score
 
 
 def record_switch(
-    path: Path, trained: Trained, switch: int, file: Path, *, episodes: int, max_steps: int
-) -> tuple[float, float]:
+    path: Path, trained: Trained, switch: int, file: Path, *, episodes: int, max_steps: int,
+    tell: Tell = lambda line: None,
+) -> tuple[float, float]:  # fmt: skip
     """Film a task with the weights of a switch, and beside it with those that the next segment ended with.
 
     Switch 1 is the first. Both play the first of the tasks from the same seed. Returns the mean scores.
@@ -87,14 +97,19 @@ def record_switch(
     next_tasks = " and ".join(segments[switch]["tasks"])
     after = at_segment_end(trained, path, switch) if switch in kept else trained
     films = [
-        _film(at_segment_end(trained, path, switch - 1), (f"before {next_tasks}",), episodes, max_steps),
-        _film(after, (f"after {next_tasks}",), episodes, max_steps),
+        _film(at_segment_end(trained, path, switch - 1), (f"before {next_tasks}",), episodes, max_steps, tell),
+        _film(after, (f"after {next_tasks}",), episodes, max_steps, lambda line: None),  # the same line again
     ]
-    # The shorter film stands still at its end.
-    lasting = [chain(film.pictures, repeat(film.pictures[-1])) for film in films]
-    longest = max(len(film.pictures) for film in films)
-    _write(file, [side_by_side(*pair) for pair in islice(zip(*lasting, strict=True), longest)])
+    _write(file, _side_by_side(*films))
     return films[0].mean_score, films[1].mean_score
+
+
+def _side_by_side(left: Film, right: Film) -> Iterator[np.ndarray]:
+    """Yield both films beside each other; the shorter one stands still at its end."""
+    shown: list[np.ndarray] = []
+    for pair in zip_longest(left.pictures, right.pictures):
+        shown = [old if new is None else new for new, old in zip(pair, shown or pair, strict=True)]
+        yield side_by_side(*shown)
 
 
 def switch_task(path: Path, switch: int) -> str | None:
@@ -107,60 +122,83 @@ def _segments(path: Path) -> dict[int, Row]:
     return {row["index"]: row for row in MetricsTable.read(path).where(kind="segment")}
 
 
-def _film(trained: Trained, titles: Sequence[str], episodes: int, max_steps: int) -> Film:
+def _film(trained: Trained, titles: Sequence[str], episodes: int, max_steps: int, tell: Tell) -> Film:
     """Film the first of the tasks, with its name and the score so far above every picture."""
     task, scores = trained.tasks[0], []
-    pictures = [
+    pictures = (
         with_caption(picture, (task, *titles, f"score {score:.4g}"))
-        for picture, score in _play(trained, task, episodes, max_steps, scores)
-    ]
+        for picture, score in _play(trained, task, episodes, max_steps, scores, tell)
+    )
     return Film(pictures, scores)
 
 
 def _play(
-    trained: Trained, task: str, episodes: int, max_steps: int, scores: list[float]
+    trained: Trained, task: str, episodes: int, max_steps: int, scores: list[float], tell: Tell
 ) -> Iterator[tuple[np.ndarray, float]]:
     """Yield pictures with the score of the episode so far; scores of whole episodes are added to `scores`."""
     suite, network, seed = trained.suite, trained.agent.network, derive(trained.config.seed, "clearl video", task)
     stepper = Stepper(network, suite.spec, 1, reward_clip=trained.config.reward_clip, column="evaluate")
-    envs, rng = suite.make(task, num_envs=1, seed=seed, training=False), generator(seed, "actions")
+    scene, rng = open_scene(suite, task, seed, tell), generator(seed, "actions")
     try:
         for _ in range(episodes):
-            frames, score = envs.reset(), 0.0
+            frames, score = scene.envs.reset(), 0.0
             stepper.begin(slice(None), frames)
+            yield scene.picture(frames[0]), score
             for _ in range(max_steps):
-                yield suite.render(task, frames[0]), score
                 with torch.inference_mode():
                     action = stepper.decide(network.head.noise(rng, suite.mask(task)[None], 1)[0]).action
-                step = envs.step(action)
-                frames = step.frames
-                stepper.see(frames, step.first, action, step.reward)
+                step = scene.envs.step(action)
+                stepper.see(step.frames, step.first, action, step.reward)
                 score += float(step.reward[0])
+                yield scene.picture(step.frames[0]), score
                 if step.terminated[0] or step.truncated[0]:
                     break
             scores.append(score)
-            yield suite.render(task, frames[0]), score  # the last reward is seen
     finally:
-        envs.close()
+        scene.envs.close()
 
 
-def _write(file: Path, pictures: Sequence[np.ndarray]) -> None:
+def open_scene(suite: Suite, task: str, seed: int, tell: Tell) -> Scene:
+    """Return an environment that draws itself where the suite has one, else one whose observations are drawn."""
+    if isinstance(suite, DrawsStates):
+        try:
+            return suite.make_scene(task, seed=seed)
+        except NoPictureError as error:
+            tell(f"{error}; the video shows what the agent observes")
+    return Scene(suite.make(task, num_envs=1, seed=seed, training=False), partial(suite.render, task))
+
+
+def _write(file: Path, pictures: Iterator[np.ndarray]) -> None:
+    """Write a whole film or nothing: one that ends early must not look like a short episode."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    (_write_mp4 if file.suffix == ".mp4" else _write_gif)(file, pictures)
+    unfinished = file.with_name(f"{file.name}.{os.getpid()}.tmp")
+    try:
+        (_write_mp4 if file.suffix == ".mp4" else _write_gif)(unfinished, pictures)
+        os.replace(unfinished, file)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
-def _write_gif(file: Path, pictures: Sequence[np.ndarray]) -> None:
+def _write_gif(file: Path, pictures: Iterator[np.ndarray]) -> None:
     from PIL import Image
 
-    first, *others = (Image.fromarray(picture) for picture in pictures)
-    first.save(file, "GIF", save_all=True, append_images=others, duration=1000 // FRAMES_PER_SECOND, loop=0)
+    others = (Image.fromarray(picture) for picture in pictures)
+    first, duration_ms = next(others), 1000 // FRAMES_PER_SECOND
+    with open(file, "wb") as stream:  # which Pillow would leave open at Ctrl-C
+        first.save(stream, "GIF", save_all=True, append_images=others, duration=duration_ms, loop=0)
 
 
-def _write_mp4(file: Path, pictures: Sequence[np.ndarray]) -> None:
+def _write_mp4(file: Path, pictures: Iterator[np.ndarray]) -> None:
     try:
-        import imageio.v2 as imageio
-        import imageio_ffmpeg  # noqa: F401 - imageio finds it by itself, but says so badly when it is not there
+        from imageio_ffmpeg import write_frames
     except ImportError as error:
         remedy = "install it with: pip install 'clearl[video]', or name a .gif instead"
         raise MissingExtraError("a video in .mp4", "imageio-ffmpeg", remedy) from error
-    imageio.mimwrite(file, list(pictures), fps=FRAMES_PER_SECOND, macro_block_size=1)
+    first = next(pictures)
+    height, width = first.shape[:2]
+    # The kind is given, as the name of a file under way does not tell.
+    kind = {"fps": FRAMES_PER_SECOND, "macro_block_size": 1, "codec": "libx264", "output_params": ["-f", "mp4"]}
+    with contextlib.closing(write_frames(file, (width, height), **kind)) as writer:
+        writer.send(None)
+        for picture in chain([first], pictures):
+            writer.send(np.ascontiguousarray(picture))

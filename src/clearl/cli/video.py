@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Annotated
 
 from clearl.cli.arguments import POSITIONAL, Imports, Trust, parse
-from clearl.cli.output import tell_origin
+from clearl.cli.output import tell_origin, warn
 from clearl.config import Between
 from clearl.errors import ConfigError
 from clearl.records.run_dir import file_name
 
-ABOUT = """Let the newest valid checkpoint of a run play, and write what it sees to .gif or .mp4, with task and score.
+ABOUT = """Let the newest valid checkpoint of a run play, and write a video to .gif or .mp4, with task and score.
+
+An environment that draws itself (render_mode rgb_array) is shown so; otherwise what the agent observes is drawn.
 
 With --switch, the task plays twice, side by side: with the weights at that switch, and with those at the end of the
 next segment, which shows forgetting. A run keeps the weights of its last switches (--keep-switch-weights)."""
@@ -51,8 +53,8 @@ def main(argv: list[str]) -> int:
     file = Path(args.out) if args.out else path / "videos" / f"{name}.gif"
     limits = {"episodes": args.episodes, "max_steps": args.max_steps}
     if args.switch:
-        before, after = record_switch(path, trained, args.switch, file, **limits)
+        before, after = record_switch(path, trained, args.switch, file, **limits, tell=warn)
         print(f"{file}: mean score {before:.2f} before the segment, {after:.2f} after it")
     else:
-        print(f"{file}: mean score {record_video(trained, file, **limits):.2f}")
+        print(f"{file}: mean score {record_video(trained, file, **limits, tell=warn):.2f}")
     return 0

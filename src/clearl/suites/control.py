@@ -15,7 +15,7 @@ from clearl.errors import ConfigError, EnvironmentFaultError, UnknownNameError
 from clearl.seeding import derive
 from clearl.spaces import ActionSpec, ObservationSpec, PartSpec, TaskSpec
 from clearl.tasks.actions import TaskActions
-from clearl.tasks.drawing import draw_record
+from clearl.tasks.drawing import draw_rod
 from clearl.tasks.observations import TaskObservations
 from clearl.tasks.parameters import split_task
 from clearl.types import EnvStep
@@ -109,7 +109,10 @@ class ControlSuite:
         return PendulumEnvs(task, self._parsed[task], num_envs=num_envs, seed=seed)
 
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:
-        return draw_record(frame, OBSERVATIONS, SPEC.observation)
+        """Draw the pendulum; upright is up."""
+        _, order = SCHEMES[self._parsed[task].scheme]
+        cos, sin = (float(frame["state"][order.index(place)]) for place in (0, 1))
+        return draw_rod(cos, sin)
 
 
 class PendulumEnvs:

@@ -13,11 +13,12 @@ from clearl.config import RunConfig
 from clearl.spaces import TaskSpec
 from clearl.tasks.actions import MASK_KEY, TaskActions, common_actions, describe_actions
 from clearl.tasks.drawing import draw_record
+from clearl.tasks.filming import RENDER_MODE, Film, offered_modes
 from clearl.tasks.gymnasium_vectors import GymnasiumVector
-from clearl.tasks.loop import LoopEnvs
+from clearl.tasks.loop import LoopEnvs, SingleEnv
 from clearl.tasks.observations import ObservationWriter, TaskObservations, common_observation, describe_observations
 from clearl.tasks.success import ANY_STEP
-from clearl.tasks.suite import Envs
+from clearl.tasks.suite import Envs, Scene
 
 
 class EnvironmentSuite(ABC):
@@ -35,6 +36,7 @@ class EnvironmentSuite(ABC):
         self._repeat = config.action_repeat or 1
         self._observations: dict[str, TaskObservations] = {}
         self._actions: dict[str, TaskActions] = {}
+        self._render_modes: dict[str, tuple[str, ...]] = {}
         masked = False
         for task in self.tasks:
             observation_space, action_space, masks_states = self._look_at(task)
@@ -47,7 +49,7 @@ class EnvironmentSuite(ABC):
         self.spec = TaskSpec(observation, action, self._repeat)
 
     @abstractmethod
-    def make_env(self, task: str) -> Any:
+    def make_env(self, task: str, *, render_mode: str | None = None) -> Any:
         """Return a Gymnasium environment of the task."""
 
     def mask(self, task: str) -> np.ndarray:
@@ -63,17 +65,24 @@ class EnvironmentSuite(ABC):
         if (vector := self._make_vector(task, num_envs)) is not None:
             observations, actions = self._observations[task], self._actions[task]
             return GymnasiumVector(task, vector, seed=seed, spec=self.spec, observations=observations, actions=actions)
+        return self._loop(task, partial(self._one, task), num_envs=num_envs, seed=seed)
+
+    def make_scene(self, task: str, *, seed: int) -> Scene:
+        film = Film(task, partial(self._one, task, render_mode=RENDER_MODE), self._render_modes[task])
+        return Scene(self._loop(task, film.make_env, num_envs=1, seed=seed), film.develop)
+
+    def _loop(self, task: str, make: Callable[[], SingleEnv], *, num_envs: int, seed: int) -> LoopEnvs:
         observation, action = self.spec.observation, self.spec.action
         return LoopEnvs(
             task,
-            [self._one(task) for _ in range(num_envs)],
+            [make() for _ in range(num_envs)],
             seed=seed,
             frame_shape=observation.frame_shape,
             frame_dtype=observation.frame_dtype,
             write_frame=ObservationWriter(self._observations[task], observation).write,
             convert_actions=self._actions[task].converter(action),
             write_mask=self._actions[task].mask_writer(action) if observation.mask_size else None,
-            rebuild=partial(self._one, task),
+            rebuild=make,
         )
 
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:
@@ -89,13 +98,14 @@ class EnvironmentSuite(ABC):
             else (env.single_observation_space, env.single_action_space)
         )
         masks_states = _masks_states(env)
+        self._render_modes[task] = () if vector is not None else offered_modes(env)
         env.close()
         return (*spaces, masks_states)
 
-    def _one(self, task: str) -> _Controls:
+    def _one(self, task: str, *, render_mode: str | None = None) -> _Controls:
         from gymnasium.wrappers import StickyAction
 
-        env = self.make_env(task)
+        env = self.make_env(task, render_mode=render_mode)
         return _Controls(StickyAction(env, self._sticky) if self._sticky else env, self._repeat)
 
 
@@ -129,6 +139,11 @@ class _Controls:
                 break
             succeeded = self._repeat > 1 and bool(info.get(ANY_STEP))
         return observation, total, terminated, truncated, self._with_mask(info)
+
+    def render(self) -> Any:
+        if (mode := getattr(self._env, "render_mode", None)) != RENDER_MODE:
+            raise TypeError(f"its render_mode is {mode!r}")
+        return self._env.render()
 
     def close(self) -> None:
         self._env.close()

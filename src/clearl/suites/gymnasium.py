@@ -32,8 +32,8 @@ class GymnasiumSuite(EnvironmentSuite):
         self._wrappers: tuple[str, ...] = config.wrappers
         super().__init__(tasks, config, make_vector=partial(_make_vector, config))
 
-    def make_env(self, task: str) -> Any:
-        return wrapped(make_env(task), task, self._wrappers)
+    def make_env(self, task: str, *, render_mode: str | None = None) -> Any:
+        return wrapped(make_env(task, render_mode=render_mode), task, self._wrappers)
 
 
 def _make_vector(config: RunConfig, task: str, num_envs: int) -> Any | None:

@@ -52,8 +52,8 @@ class MetaWorldSuite(EnvironmentSuite):
         UnknownNameError.check("task of suite metaworld", tasks, TASKS)
         super().__init__(tasks, config)
 
-    def make_env(self, task: str) -> Any:
-        return ArmEnv(task)
+    def make_env(self, task: str, *, render_mode: str | None = None) -> Any:
+        return ArmEnv(task, render_mode=render_mode)
 
 
 @functools.cache
@@ -68,11 +68,12 @@ def _benchmark(task: str) -> tuple[Any, tuple[Any, ...]]:
 class ArmEnv:
     """One task with Gymnasium's methods, whose seed decides the goals, too."""
 
-    def __init__(self, task: str) -> None:
+    def __init__(self, task: str, *, render_mode: str | None = None) -> None:
         from gymnasium.spaces import Box, Dict, Discrete
 
         make, self._goals = _benchmark(task)
-        self._env, self._number = make(), TASKS.index(task)
+        self._env, self._number = make(render_mode=render_mode), TASKS.index(task)
+        self.metadata, self.render_mode = self._env.metadata, render_mode
         self._env.set_task(self._goals[0])
         self._rng = generator(0, "metaworld")
         self._steps = 0
@@ -97,6 +98,9 @@ class ArmEnv:
         state, reward, terminated, _, info = self._env.step(action)
         self._steps += 1
         return self._see(state), float(reward), bool(terminated), self._steps >= EPISODE_STEPS, info
+
+    def render(self) -> np.ndarray:
+        return self._env.render()
 
     def close(self) -> None:
         self._env.close()

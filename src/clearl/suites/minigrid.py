@@ -14,6 +14,7 @@ from clearl.seeding import derive
 from clearl.spaces import TaskSpec, discrete_spec
 from clearl.tasks.autoreset import NextStepAutoreset
 from clearl.tasks.observations import TaskObservations
+from clearl.tasks.suite import Scene
 from clearl.types import EnvStep
 
 VIEW = 7
@@ -91,6 +92,11 @@ class MiniGridSuite:
     def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> MiniGridEnvs:
         return MiniGridEnvs(task, num_envs=num_envs, seed=seed)
 
+    def make_scene(self, task: str, *, seed: int) -> Scene:
+        """Film the whole grid from above, with the agent's view lit up."""
+        envs = MiniGridEnvs(task, num_envs=1, seed=seed, render_mode="rgb_array")
+        return Scene(envs, lambda frame: envs.draw(0))
+
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:
         """Return the agent's view, itself at the bottom in the middle.
 
@@ -112,9 +118,9 @@ class MiniGridSuite:
 class MiniGridEnvs:
     """n environments of one task; a new seed builds them anew, which takes a millisecond."""
 
-    def __init__(self, task: str, *, num_envs: int, seed: int) -> None:
+    def __init__(self, task: str, *, num_envs: int, seed: int, render_mode: str | None = None) -> None:
         self.num_envs = num_envs
-        self._task = task
+        self._task, self._render_mode = task, render_mode
         self._autoreset = NextStepAutoreset(num_envs)
         self._pool = self._build(seed)
 
@@ -141,12 +147,19 @@ class MiniGridEnvs:
     def close(self) -> None:
         self._pool.close()
 
+    def draw(self, index: int) -> np.ndarray:
+        """Return an RGB picture [H, W, 3] of one environment, made with the render mode `rgb_array`."""
+        return self._pool.render(env_ids=index)[0]
+
     def _build(self, seed: int) -> Any:
         import envpool
 
         # A list: from one number envpool counts upwards, so that neighbouring seeds would share environments.
         seeds = [derive(seed, index) & 0x7FFFFFFF for index in range(self.num_envs)]
-        return envpool.make(self._task, env_type="gymnasium", num_envs=self.num_envs, num_threads=1, seed=seeds)
+        return envpool.make(
+            self._task, env_type="gymnasium", num_envs=self.num_envs, num_threads=1, seed=seeds,
+            render_mode=self._render_mode,
+        )  # fmt: skip
 
 
 def _planes(observations: dict[str, np.ndarray]) -> np.ndarray:

@@ -107,11 +107,11 @@ class MujocoSuite(EnvironmentSuite):
             raise MissingExtraError("suite mujoco", "mujoco", "install it with: pip install 'clearl[mujoco]'")
         super().__init__(tasks, config)
 
-    def make_env(self, task: str) -> Any:
-        return make_robot(task)
+    def make_env(self, task: str, *, render_mode: str | None = None) -> Any:
+        return make_robot(task, render_mode=render_mode)
 
 
-def make_robot(task: str) -> Any:
+def make_robot(task: str, *, render_mode: str | None = None) -> Any:
     """Return the environment of a task."""
     name, given = split_task(task)
     if name not in ROBOTS:
@@ -124,6 +124,7 @@ def make_robot(task: str) -> Any:
             raise UnknownNameError(f"parameter of {name}", parameter, known)
     factors = {key: _factor(task, key, value) for key, value in given.items() if key in robot.factors}
     passed: dict[str, Any] = {key: value for key, value in given.items() if key in keywords}
+    passed["render_mode"] = render_mode
     direction = _direction(task, given.get("direction", "forward")) if robot.has_direction else 0.0
     if direction < 0:
         passed["forward_reward_weight"] = -passed.get("forward_reward_weight", 1.0)

@@ -12,7 +12,8 @@ from clearl.tasks.observations import TaskObservations
 BAR_PIXELS = 8
 LINE_PIXELS = 14
 """Height of a line of a caption."""
-_LEAST_WIDTH = 160
+_LEAST_WIDTH, _MOST_WIDTH = 160, 480
+_ROD_PIXELS = 80
 _PAPER, _INK = (24, 24, 24), (240, 240, 240)
 
 
@@ -54,15 +55,27 @@ def _draw_bars(values: np.ndarray) -> np.ndarray:
     return picture
 
 
+def draw_rod(cos: float, sin: float) -> np.ndarray:
+    """Draw a rod on a pivot; (1, 0) points up, (0, 1) to the left."""
+    from PIL import Image, ImageDraw
+
+    middle, length = _ROD_PIXELS, 0.8 * _ROD_PIXELS
+    image = Image.new("RGB", (2 * middle, 2 * middle), "white")
+    draw, end = ImageDraw.Draw(image), (middle - length * sin, middle - length * cos)
+    draw.line([(middle, middle), end], fill=(204, 77, 77), width=16)
+    for (x, y), radius, colour in ((end, 7.5, (204, 77, 77)), ((middle, middle), 4, (24, 24, 24))):
+        draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=colour)
+    return np.asarray(image)
+
+
 def with_caption(picture: np.ndarray, lines: Sequence[str]) -> np.ndarray:
     """Return the picture below lines of text.
 
-    Small ones are enlarged so that words fit. Sides are even, as videos need.
+    Small ones are enlarged so that words fit, very large ones made smaller. Sides are even, as videos need.
     """
     from PIL import Image, ImageDraw, ImageFont
 
-    factor = -(-_LEAST_WIDTH // picture.shape[1])
-    large = picture.repeat(factor, 0).repeat(factor, 1)
+    large = _resized(picture)
     top, (height, width) = LINE_PIXELS * len(lines) + 4, large.shape[:2]
     canvas = Image.new("RGB", (width + width % 2, top + height + (top + height) % 2), _PAPER)
     canvas.paste(Image.fromarray(large), (0, top))
@@ -73,6 +86,17 @@ def with_caption(picture: np.ndarray, lines: Sequence[str]) -> np.ndarray:
             text = f"{text[:-4]}..." if len(text) > 4 else ""
         draw.text((2, 2 + LINE_PIXELS * row), text, _INK, font)
     return np.asarray(canvas)
+
+
+def _resized(picture: np.ndarray) -> np.ndarray:
+    from PIL import Image
+
+    height, width = picture.shape[:2]
+    if width > _MOST_WIDTH:
+        size = (_MOST_WIDTH, max(1, round(height * _MOST_WIDTH / width)))
+        return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.BOX))
+    factor = -(-_LEAST_WIDTH // width)
+    return picture.repeat(factor, 0).repeat(factor, 1)
 
 
 def side_by_side(left: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -29,12 +30,15 @@ from clearl.tasks.parameters import (
 _CHECKED_STEPS = 5
 
 
-def make_env(task: str, **options: Any) -> Any:
+def make_env(task: str, *, render_mode: str | None = None, **options: Any) -> Any:
     """Return the environment of a task: an id, with parameters where it has some.
 
-    `module:Env-v0` imports the module first.
+    `module:Env-v0` imports the module first. A function of the user's gets `render_mode` only if it takes it.
     """
     env_id, parameters = split_task(task)
+    maker = find_maker(env_id)
+    if render_mode is not None and (maker is None or "render_mode" in inspect.signature(maker).parameters):
+        options["render_mode"] = render_mode
     if not parameters:
         return _make_id(env_id, **options)
     keywords = env_keywords(env_id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -58,6 +60,30 @@ class Suite(Protocol):
 
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:
         """Return one frame as an RGB picture [H, W, 3] uint8, for videos and reports."""
+        ...
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One environment to film."""
+
+    envs: Envs
+    picture: Callable[[np.ndarray], np.ndarray]
+    """Draws the state that the last reset or step led to, as RGB [H, W, 3] uint8; takes the frame that it returned.
+
+    Called once after each of them. After a step that ends an episode it draws the end, not the next episode's start.
+    """
+
+
+@runtime_checkable
+class DrawsStates(Protocol):
+    """A suite whose environments draw themselves; a video of any other shows what the agent sees (`Suite.render`)."""
+
+    def make_scene(self, task: str, *, seed: int) -> Scene:
+        """Make one environment that plays as those of `make` without training do, and draws its states.
+
+        Raises `NoPictureError` where the task cannot be drawn, or not on this machine.
+        """
         ...
 
 

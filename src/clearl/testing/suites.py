@@ -9,9 +9,10 @@ from dataclasses import replace
 import numpy as np
 
 from clearl.config import RunConfig
+from clearl.errors import NoPictureError
 from clearl.seeding import generator
 from clearl.suites import SUITES, make_suite
-from clearl.tasks.suite import Envs, Suite
+from clearl.tasks.suite import DrawsStates, Envs, Suite
 from clearl.types import EnvStep
 
 NUM_ENVS, STEPS = 2, 40
@@ -129,6 +130,25 @@ def every_frame_can_be_drawn(suite: Suite, steps_to_an_end: int = STEPS) -> None
         assert picture.any(), "the picture is black"
 
 
+def a_filmed_environment_plays_as_any_other(suite: Suite, steps_to_an_end: int = STEPS) -> None:
+    if not isinstance(suite, DrawsStates):
+        return
+    task = suite.tasks[0]
+    try:
+        scene = suite.make_scene(task, seed=5)
+    except NoPictureError:
+        return
+    envs = suite.make(task, num_envs=1, seed=5, training=False)
+    assert np.array_equal(scene.envs.reset(), envs.reset()), "a filmed environment starts otherwise"
+    for action in random_actions(suite, task, steps_to_an_end)[:, :1]:
+        one, other = scene.envs.step(action), envs.step(action)
+        assert same([one], [other]), "a filmed environment plays otherwise"
+        picture = scene.picture(one.frames[0])
+        assert picture.ndim == 3 and picture.shape[2] == 3 and picture.dtype == np.uint8, "an RGB picture"
+    for made in (scene.envs, envs):
+        made.close()
+
+
 SUITE_CHECKS: tuple[Callable[[Suite, int], None], ...] = (
     spec_and_masks_describe_the_tasks,
     leaves_the_stack_to_the_network,
@@ -136,6 +156,7 @@ SUITE_CHECKS: tuple[Callable[[Suite, int], None], ...] = (
     steps_keep_the_contract,
     saved_state_goes_on_bit_for_bit,
     every_frame_can_be_drawn,
+    a_filmed_environment_plays_as_any_other,
 )
 
 

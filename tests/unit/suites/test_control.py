@@ -114,3 +114,16 @@ def test_an_exported_agent_takes_the_state_and_the_scheme(tmp_path: Path) -> Non
     agent = clearl.load_agent(tmp_path / "agent")
     action = agent.act({"state": np.zeros(3, np.float32), "scheme": 1}, task="pendulum@1")
     assert action.shape == (1,) and abs(float(action[0])) <= 2
+
+
+@pytest.mark.parametrize("task", ["pendulum", "pendulum@2"])
+def test_the_picture_shows_where_the_rod_points(task: str) -> None:
+    suite = ControlSuite((task,), RunConfig())
+    envs = suite.make(task, num_envs=3, seed=0)
+    envs.reset()
+    state = envs.get_state()
+    up, left, down = (
+        suite.render(task, frame) for frame in envs.set_state({**state, "angle": np.array([0, np.pi / 2, np.pi])})
+    )
+    for picture, (x, y) in ((up, (80, 30)), (left, (30, 80)), (down, (80, 130))):
+        assert [at for at in ((80, 30), (30, 80), (80, 130)) if tuple(picture[at[::-1]]) == (204, 77, 77)] == [(x, y)]

@@ -110,3 +110,15 @@ def test_the_picture_shows_the_goal_in_green() -> None:
     assert picture.shape == (112, 112, 3)
     x, y = np.argwhere(frame[8])[0]
     assert picture[16 * y + 8, 16 * x + 8].tolist() == [0, 255, 0]
+
+
+def test_a_film_shows_the_whole_grid_from_above() -> None:
+    suite = make_suite("minigrid", (EMPTY,), RunConfig())
+    assert isinstance(suite, MiniGridSuite)
+    scene = suite.make_scene(EMPTY, seed=0)
+    start = scene.picture(scene.envs.reset()[0])
+    turned = scene.picture(scene.envs.step(np.array([0])).frames[0])
+    scene.envs.close()
+    assert start.shape == turned.shape == (160, 160, 3)  # 5 x 5 cells, walls included
+    assert (start == (0, 255, 0)).all(-1).sum() > 500, "the goal"
+    assert not np.array_equal(start, turned)

@@ -1,0 +1,98 @@
+"""Environments that draw themselves with Gymnasium's `render`, filmed step by step."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from ctypes.util import find_library
+from typing import Any, Protocol
+
+import numpy as np
+
+from clearl.errors import ClearlError, NoPictureError
+from clearl.tasks.loop import SingleEnv
+
+RENDER_MODE = "rgb_array"
+
+
+class DrawnEnv(SingleEnv, Protocol):
+    """An environment with Gymnasium's `render`."""
+
+    def render(self) -> Any: ...
+
+
+def offered_modes(env: Any) -> tuple[str, ...]:
+    """Return the render modes that an environment lists."""
+    return tuple((getattr(env, "metadata", None) or {}).get("render_modes") or ())
+
+
+class Film:
+    """Makes environments of one task that are drawn after every reset and step, and keeps the pictures."""
+
+    def __init__(self, task: str, make: Callable[[], DrawnEnv], offered: Sequence[str]) -> None:
+        """`make` builds an environment for `RENDER_MODE`; `offered` are the modes that it lists."""
+        if RENDER_MODE not in offered:
+            raise NoPictureError(f"{task} does not offer the render mode {RENDER_MODE}")
+        self._task, self._make = task, make
+        self._pictures: list[np.ndarray] = []
+
+    def make_env(self) -> SingleEnv:
+        """Return a new environment; `NoPictureError` where it cannot draw itself."""
+        _draw_without_display()
+        try:
+            env = self._make()
+        except ClearlError as error:
+            raise NoPictureError(f"{self._task} cannot be made to draw itself: {_first_line(error)}") from error
+        try:
+            env.reset(seed=0)
+            _draw(env)
+        except Exception as error:  # whatever an environment or OpenGL raises
+            env.close()
+            problem = f"{type(error).__name__}: {_first_line(error)}"
+            raise NoPictureError(f"{self._task} cannot draw itself here: {problem}") from error
+        return _Filmed(env, self._pictures)
+
+    def develop(self, frame: np.ndarray) -> np.ndarray:
+        """Return the picture of the last reset or step; `frame` is not needed for it."""
+        first = self._pictures[0]  # a later one is of the episode that follows in the same step
+        self._pictures.clear()
+        return first
+
+
+class _Filmed:
+    """Adds a picture to `pictures` after every reset and step."""
+
+    def __init__(self, env: DrawnEnv, pictures: list[np.ndarray]) -> None:
+        self._env, self._pictures = env, pictures
+
+    def reset(self, *, seed: int | None = None) -> tuple[Any, dict[str, Any]]:
+        answer = self._env.reset(seed=seed)
+        self._pictures.append(_draw(self._env))
+        return answer
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        answer = self._env.step(action)
+        self._pictures.append(_draw(self._env))
+        return answer
+
+    def close(self) -> None:
+        self._env.close()
+
+
+def _draw(env: DrawnEnv) -> np.ndarray:
+    picture = np.asarray(env.render())
+    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
+        raise TypeError(f"render gave {picture.dtype} of shape {picture.shape}, expected uint8 [height, width, 3]")
+    return picture.copy()  # some draw into one array again and again
+
+
+def _draw_without_display() -> None:
+    """Choose ways to draw that need no display where there is none: the defaults of MuJoCo and SDL look for one."""
+    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        os.environ.setdefault("MUJOCO_GL", "egl" if find_library("EGL") else "osmesa")
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]
