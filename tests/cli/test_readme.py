@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import signal
 import subprocess
 import sys
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from served import served
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -68,22 +68,11 @@ def test_every_command_runs(tmp_path: Path):
     for _, verb, *arguments in commands:
         command = [sys.executable, "-m", "clearl", verb, *_small(verb, arguments)]
         if verb == "watch":
-            _check_serves(command, tmp_path)
+            with served([*arguments, "--no-browser"], tmp_path) as url, urlopen(url, timeout=60) as page:
+                assert b"clearl watch" in page.read()
             continue
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=400)
         assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout}\n{done.stderr}"
-
-
-def _check_serves(command: list[str], directory: Path) -> None:
-    """The page is there, and Ctrl-C ends the command."""
-    with subprocess.Popen([*command, "--no-browser"], cwd=directory, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        url = re.search(r"http://\S+", server.stdout.readline())
-        assert url
-        with urlopen(url[0], timeout=60) as page:
-            assert b"clearl watch" in page.read()
-        server.send_signal(signal.SIGINT)
-        assert server.wait(timeout=60) == 0
 
 
 @pytest.mark.parametrize("code", _blocks("python"))

@@ -19,10 +19,10 @@ FENCE = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```", re.M | re.S)
 OTHER_TESTS = [
     path.read_text(encoding="utf-8")
     for path in (*ROOT.glob("tests/docs/test_*.py"), *ROOT.glob("tests/cli/test_*.py"))
-    if path.name not in ("test_code.py", "test_pages.py", "test_site.py")
+    if path.name not in ("test_code.py", "test_pages.py", "test_shell.py", "test_site.py")
 ]
 NOT_RUN = {
-    "sh": "installs, needs a cluster or a batch system",
+    "sh": "installs, needs a cluster or a batch system; test_shell.py tries each line",
     "text": "output",
     "yaml": "a file that the commands of its page read, or that a test in test_pages.py reads",
     "toml": "a piece of another project's file",
