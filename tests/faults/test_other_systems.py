@@ -14,8 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # Runs at the start of every Python process, before clearl is imported. Libraries must not take it for a Mac.
 FAKE_MAC = """
-import builtins, ctypes, io, os, platform, sys
+import builtins, ctypes, io, os, platform, sys, sysconfig
 import torch
+sysconfig.get_config_vars()  # of this Python; a Mac's are not there
 
 def refuse(path):
     if isinstance(path, (str, os.PathLike)) and os.fspath(path).startswith(("/proc", "/sys", "/dev/shm")):
@@ -30,7 +31,10 @@ def without_linux(call):
 builtins.open = io.open = without_linux(io.open)
 os.listdir = without_linux(os.listdir)
 os.stat = without_linux(os.stat)
-del os.memfd_create, os.sched_getaffinity, os.sched_setaffinity
+for name in ("memfd_create", "sched_getaffinity", "sched_setaffinity", "pipe2", "fdatasync", "posix_fadvise",
+             "posix_fallocate", "copy_file_range", "eventfd", "pidfd_open", "splice"):
+    if hasattr(os, name):
+        delattr(os, name)
 sys.platform = "darwin"
 platform.libc_ver = lambda *args, **kwargs: ("", "")
 
@@ -49,26 +53,53 @@ RUN = [
     "--batch-unrolls", "4", "--workers", "2", "--eval-episodes", "1", "--quiet", "--runtime", "local", "--out", "run",
 ]  # fmt: skip
 
+VERBS = [
+    ["run", *RUN[1:-4], "--runtime", "inline", "--out", "inline"], ["doctor"], ["eval", "inline", "--episodes", "1"],
+    ["video", "inline", "--max-steps", "5"], ["report", "inline", "--out", "report"], ["memory", "inline"],
+    ["export", "inline", "--out", "agent"], ["check", "gym:CartPole-v1", "--steps", "50"],
+    ["resume", "inline"],
+]  # fmt: skip
+"""Verbs that look at the machine or write files, one after the other."""
+ALL_VERBS = f"""
+import sys
+from clearl.cli.main import main
+if __name__ == "__main__":
+    print([command[0] for command in {VERBS!r} if main(command) != 0])
+"""
+
+
+@pytest.fixture
+def mac(tmp_path: Path) -> dict[str, str]:
+    """An environment whose Python processes have nothing that only Linux has."""
+    (tmp_path / "fake").mkdir()
+    (tmp_path / "fake" / "sitecustomize.py").write_text(FAKE_MAC)
+    return _environment(tmp_path / "fake")
+
 
 def _environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT / 'src'}"}
 
 
-def test_worker_processes_need_nothing_that_only_linux_has(tmp_path: Path) -> None:
-    (tmp_path / "fake").mkdir()
-    (tmp_path / "fake" / "sitecustomize.py").write_text(FAKE_MAC)
-    env = _environment(tmp_path / "fake")
+def test_worker_processes_need_nothing_that_only_linux_has(tmp_path: Path, mac: dict[str, str]) -> None:
     looks = "import os, sys; print(sys.platform, hasattr(os, 'memfd_create'), os.path.exists('/proc'))"
     told = subprocess.run(
-        [sys.executable, "-c", looks], env=env, capture_output=True, text=True, timeout=60, check=True,
+        [sys.executable, "-c", looks], env=mac, capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert told.stdout == "darwin False False\n", "the fake is in place"
     done = subprocess.run(
-        [sys.executable, "-m", "clearl", *RUN], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=240
+        [sys.executable, "-m", "clearl", *RUN], cwd=tmp_path, env=mac, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "run" / "meta.json").read_text())["status"] == "finished"
     assert '"kind":"fault"' not in (tmp_path / "run" / "metrics.jsonl").read_text().replace(" ", "")
+
+
+def test_the_other_verbs_need_nothing_either(tmp_path: Path, mac: dict[str, str]) -> None:
+    (tmp_path / "verbs.py").write_text(ALL_VERBS)
+    done = subprocess.run(
+        [sys.executable, "verbs.py"], cwd=tmp_path, env=mac, capture_output=True, text=True, timeout=240
+    )
+    assert done.stdout.splitlines()[-1:] == ["[]"], done.stdout[-2000:] + done.stderr[-4000:]
 
 
 @pytest.mark.parametrize("command", ["import clearl", "import clearl.cli.main"])
