@@ -85,6 +85,16 @@ def test_formulas_are_set(site: Path) -> None:
     assert metrics.count("<math") > 10
     leftover = [path.name for path in site.rglob("*.html") if re.search(r"FORMULA\d+END|\$\\", path.read_text())]
     assert leftover == []
+    clear, trust = ((site / "methods" / f"{name}.html").read_text() for name in ("clear", "trust"))
+    assert "<mi>log</mi><mspace" in clear and "<mo>min</mo>" not in clear
+    assert "<mo>&#x02032;</mo>" in trust
+
+
+def test_experiments_are_a_list_in_the_reference(site: Path) -> None:
+    from clearl.reproduce.catalog import EXPERIMENTS
+
+    commands = (site / "reference" / "commands.html").read_text()
+    assert [name for name in EXPERIMENTS if f"<li><code>{name}</code>" not in commands] == []
 
 
 def test_search_works_from_files_without_a_server(site: Path, open_tab) -> None:

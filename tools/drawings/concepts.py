@@ -17,7 +17,7 @@ def flow() -> Canvas:
     parts = [
         ("suite", "tasks"),
         ("actor", "steps slots"),
-        ("replay", "a shard a slot"),
+        ("replay", "shard per slot"),
         ("learner", "losses"),
         ("records", "rows"),
     ]
@@ -61,7 +61,7 @@ def unroll() -> Canvas:
     c.text(
         414,
         192,
-        "one unroll = unroll_steps (T) decisions; stored whole, replayed whole",
+        "one unroll = unroll_steps (T) decisions, stored and replayed as a whole",
         size=12,
         colour=GREY,
         anchor="middle",

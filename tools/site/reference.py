@@ -32,10 +32,10 @@ def commands() -> str:
     for verb, summary in VERBS.items():
         module = import_module(f"clearl.cli.{verb}")
         kind = _arguments(module)
-        parts.append(f"## clearl {verb}\n\n*{_sentence(summary)}*\n\n{_paragraph(module.ABOUT)}\n")
+        parts.append(f"## clearl {verb}\n\n*{_sentence(summary)}*\n\n{_about(module.ABOUT)}\n")
         rows = [_flag_row(setting, _positional(kind, name)) for name, setting in settings_of(kind).items()]
         if rows:
-            parts.append(_table(("argument", "takes", "default", "meaning"), rows))
+            parts.append(_table(("argument", "meaning", "default", "takes"), rows))
         if verb in ("run", "resume"):
             parts.append("Takes every [setting](settings.md) as a flag as well.\n")
     return "\n".join(parts)
@@ -55,7 +55,7 @@ def run_settings() -> str:
     for setting in owned_settings().values():
         groups.setdefault(setting.group, []).append(setting)
     for heading, members in groups.items():
-        parts += [f"## {heading}\n", _table(("setting", "takes", "default", "meaning"), map(_setting_row, members))]
+        parts += [f"## {heading}\n", _table(("setting", "meaning", "default", "takes"), map(_setting_row, members))]
     return "\n".join(parts)
 
 
@@ -97,18 +97,27 @@ def _positional(kind: type, name: str) -> bool:
 
 def _flag_row(setting: Setting, positional: bool) -> list[str]:
     name = setting.name.upper() if positional else "--" + setting.name.rstrip("_").replace("_", "-")
-    return [f"`{name}`", _takes(setting), _default(setting), setting.help]
+    return [f"`{name}`", setting.help, _default(setting), _takes(setting)]
 
 
 def _setting_row(setting: Setting) -> list[str]:
     changeable = "\\*" if setting.tags & {Tag.PLACEMENT, Tag.CHANGEABLE} else ""
-    return [f"`{setting.name}`{changeable}", _takes(setting), _default(setting), setting.help]
+    return [f"`{setting.name}`{changeable}", setting.help, _default(setting), _takes(setting)]
 
 
 def _takes(setting: Setting) -> str:
     if get_origin(setting.kind) is Literal:
         return ", ".join(f"`{choice}`" for choice in get_args(setting.kind)) + (", `none`" if setting.optional else "")
-    return "yes or no" if setting.kind is bool else setting.expected.replace(f"{2**63 - 1:_}", "2^63 - 1")
+    if setting.kind is bool:
+        return "yes or no"
+    text = re.sub(r"^an? |(?<=^list) of texts without empty ones", "", setting.expected.removeprefix("a "))
+    return re.sub(r"\d[\d_]{6,}", lambda number: _power(int(number[0])), text)
+
+
+def _power(number: int) -> str:
+    """Return a long bound as a power."""
+    exponent = len(str(number)) - 1
+    return "2^63 - 1" if number == 2**63 - 1 else f"10^{exponent}" if number == 10**exponent else f"{number:_}"
 
 
 def _default(setting: Setting) -> str:
@@ -194,8 +203,11 @@ def _paragraphs(text: str) -> str:
     return inspect.cleandoc(text).replace("$", r"\$")
 
 
-def _paragraph(text: str) -> str:
-    return " ".join(text.split()).rstrip(".") + "."
+def _about(text: str) -> str:
+    """Return the text of `--help`: a paragraph, and a list of the lines that are indented."""
+    paragraph, *items = re.split(r"\n  (?=\S)", text)
+    listed = [f"- `{name}`: {' '.join(rest.split())}" for name, _, rest in (item.partition(":") for item in items)]
+    return "\n".join([" ".join(paragraph.split()).rstrip(".") + ".", "", *listed])
 
 
 def _sentence(text: str) -> str:

@@ -48,10 +48,12 @@ class Origin:
 
 
 class Agent:
-    """Acts in one environment, or in several side by side. Call `reset` when an episode begins.
+    """Acts in one environment, or in several side by side.
 
-    agent = clearl.load_agent("runs/a")
-    action = agent.act(observation, task="Pendulum-v1")
+    Call `reset` when an episode begins:
+
+        agent = clearl.load_agent("runs/a")
+        action = agent.act(observation, task="Pendulum-v1")
     """
 
     def __init__(
