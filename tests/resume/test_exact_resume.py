@@ -16,9 +16,13 @@ VARIANTS = {
     "both": small_config(pairs="both", replay_ratio=0.7, diagnose_every_updates=5),
     "both, several draws, lstm": small_config(pairs="both", replay_ratio=2.5, lstm=True, replay_state="burn-in"),
     "tasks that fade into each other": small_config(protocol="overlap", frames_per_visit=400),
+    "a drift in the middle of episodes": small_config(
+        suite="control", tasks=("pendulum", "pendulum?g=5", "pendulum?g=2"), protocol="drift", drift_applied="at-once",
+        torso="mlp", frames_per_visit=400,
+    ),
     "scaled returns, lstm": small_config(scale_returns=True, lstm=True),
     "rmsprop, annealed, mixed tasks": small_config(optimizer="rmsprop", anneal=True, protocol="simultaneous"),
-}
+}  # fmt: skip
 
 
 Reference = tuple[RunConfig, Path]

@@ -15,7 +15,7 @@ from clearl.acting.stepper import Stepper
 from clearl.errors import EnvironmentFaultError
 from clearl.nets.network import PolicyNetwork
 from clearl.seeding import generator
-from clearl.tasks.suite import Envs, Suite
+from clearl.tasks.suite import ChangesInPlay, Envs, Suite
 from clearl.unroll import Unroll, UnrollLayout, as_plain, from_plain
 
 
@@ -56,7 +56,8 @@ class Actor:
         self.suite, self.network, self.layout = suite, network, layout
         self.slots = list(slots)
         self._rng = generator(seed, "actor", self.slots[0])
-        self._environments = SlotEnvironments(self._make, self.slots, seed)
+        change = suite.change if isinstance(suite, ChangesInPlay) and suite.changes_in_play else None
+        self._environments = SlotEnvironments(self._make, self.slots, seed, change)
         self._tasks: list[str] = []
         count, observation = len(self.slots), layout.spec.observation
         self._stepper = Stepper(network, layout.spec, count, reward_clip=reward_clip)
@@ -67,7 +68,7 @@ class Actor:
         self._steps = np.zeros(count, np.int64)
 
     def assign(self, tasks: Sequence[str]) -> None:
-        """Assign a task to each slot; a slot whose task changes starts a new episode."""
+        """Assign a task to each slot; a slot whose task changes starts a new episode, or goes on in its own."""
         if list(tasks) == self._tasks:
             return
         self._tasks = list(tasks)

@@ -21,6 +21,8 @@ _MOST_IDLE_TASKS = 8
 
 MakeEnvs = Callable[[str, int, int], Envs]
 """Makes environments out of (task, how many, seed)."""
+ChangeEnvs = Callable[[Envs, str], Envs]
+"""Turns a vector of one environment into one of another task, in the middle of its episode."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,9 @@ class SlotEnvironments:
     together, single environments for slots that come one by one. Slots that come back find theirs.
     """
 
-    def __init__(self, make: MakeEnvs, slots: Sequence[int], seed: int) -> None:
-        self._make_envs, self._slots, self._seed = make, list(slots), seed
+    def __init__(self, make: MakeEnvs, slots: Sequence[int], seed: int, change: ChangeEnvs | None = None) -> None:
+        """With `change`, a slot that changes its task plays on: its environment becomes one of the new task."""
+        self._make_envs, self._slots, self._seed, self._change = make, list(slots), seed, change
         self.groups: list[Group] = []
         self.starts = 0
         self._made: dict[str, list[Envs]] = {}
@@ -70,9 +73,13 @@ class SlotEnvironments:
         """Give each slot its task; return the episodes that begin."""
         before = {int(slot): (group, i) for group in self.groups for i, slot in enumerate(group.slots)}
         old, self.groups = self.groups, []
-        self._release(old, tasks)
+        if self._change is None:
+            self._release(old, tasks)
+        else:
+            before = {slot: self._changed(slot, seat, tasks[slot], self._change) for slot, seat in before.items()}
         starts = [start for task in dict.fromkeys(tasks) for start in self._regroup(task, tasks, before)]
-        self._close_idle(tasks)
+        if self._change is None:  # else environments of tasks that were left are still played
+            self._close_idle(tasks)
         return starts
 
     def state(self) -> list[dict[str, Any]] | None:
@@ -111,6 +118,15 @@ class SlotEnvironments:
 
     def _note_faults(self, envs: Envs, slots: np.ndarray) -> None:
         self._faults += [fault.in_slot(self._slots[slots[fault.slot]]) for fault in take_faults(envs)]
+
+    def _changed(self, slot: int, seat: tuple[Group, int], task: str, change: ChangeEnvs) -> tuple[Group, int]:
+        """Take one environment out of its group, as one of `task`."""
+        group, index = seat
+        if group.task == task:
+            return seat
+        single = self._combine(group.task, [(group.envs, index)])
+        self._whole = {key: envs for key, envs in self._whole.items() if envs is not single}
+        return Group(task, np.array([slot]), change(single, task)), 0
 
     def _release(self, groups: Sequence[Group], tasks: Sequence[str]) -> None:
         """Keep the environments of slots that go to another task, where one can be started by itself."""

@@ -47,6 +47,9 @@ class RunConfig:
     drift_shape: Annotated[
         Literal["linear", "periodic", "random-walk", "steps"], "protocol drift: the way through the tasks"
     ] = "linear"
+    drift_applied: Annotated[
+        Literal["reset", "at-once"], "protocol drift: a slot's environment changes with a new episode, or in one"
+    ] = "reset"
     schedule: Annotated[str | None, "protocol schedule: a YAML file with the segments"] = None
     probe_task: Annotated[str | None, "protocol probe: the task that is visited once"] = None
     probe_position: Annotated[int, Between(0, 10**6), Tag.MACHINE, "protocol probe: the number of visits before it"] = 0
@@ -291,6 +294,8 @@ def _conflicts(c: RunConfig) -> Iterator[str]:
         yield "protocol schedule and the setting schedule (a YAML file) need each other"
     if c.episodes_per_visit is not None and c.protocol in ("overlap", "drift", "random"):
         yield f"protocol {c.protocol} needs a length in frames: give frames_per_visit instead of episodes_per_visit"
+    if c.protocol != "drift" and c.drift_applied != "reset":
+        yield f"drift_applied {c.drift_applied} is for protocol drift, but protocol is {c.protocol!r}"
     if c.protocol != "probe" and c.probe_task is not None:
         yield f"probe_task is for protocol probe, but protocol is {c.protocol!r}"
     if c.address is not None and c.runtime != "ray":

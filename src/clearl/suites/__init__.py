@@ -74,11 +74,14 @@ def make_suite(name: str, tasks: Sequence[str], config: RunConfig) -> Suite:
     _check_settings(kind, config)
     use_makers(config.environments)
     try:
-        return maker(chosen, config)
+        suite = maker(chosen, config)
     except UnknownNameError:
         raise
     except ConfigError as error:
         raise ConfigError(f"suite {name}: {error}") from error  # names the setting that is to blame
+    if config.drift_applied == "at-once" and not getattr(suite, "changes_in_play", False):
+        raise ConfigError(f"suite {kind} takes parameters at construction only; set drift_applied to reset")
+    return suite
 
 
 def _expanded(tasks: Sequence[str], config: RunConfig) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from clearl.tasks.actions import TaskActions
 from clearl.tasks.drawing import draw_rod
 from clearl.tasks.observations import TaskObservations
 from clearl.tasks.parameters import split_task
+from clearl.tasks.suite import Envs
 from clearl.types import EnvStep
 
 NAME = "pendulum"
@@ -95,6 +96,7 @@ class ControlSuite:
         self.tasks = tuple(tasks)
         self.spec = SPEC.stacked(config.frame_stack or 1)
         self._parsed = {task: parse_task(task) for task in self.tasks}
+        self.changes_in_play = config.drift_applied == "at-once"
 
     def mask(self, task: str) -> np.ndarray:
         return np.ones(SPEC.action.mask_size, bool)
@@ -108,6 +110,10 @@ class ControlSuite:
     def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> PendulumEnvs:
         return PendulumEnvs(task, self._parsed[task], num_envs=num_envs, seed=seed)
 
+    def change(self, envs: Envs, task: str) -> PendulumEnvs:
+        assert isinstance(envs, PendulumEnvs)
+        return envs.changed(task, self._parsed[task])
+
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:
         """Draw the pendulum; upright is up."""
         _, order = SCHEMES[self._parsed[task].scheme]
@@ -119,9 +125,8 @@ class PendulumEnvs:
     """n pendulums in one array: the same numbers as n of Gymnasium's, at a tenth of the time."""
 
     def __init__(self, name: str, task: PendulumTask, *, num_envs: int, seed: int) -> None:
-        self.num_envs, self._name, self._task = num_envs, name, task
-        self._gain, order = SCHEMES[task.scheme]
-        self._order = list(order)
+        self.num_envs = num_envs
+        self._take_on(name, task)
         self._rngs: list[np.random.Generator] = []
         self._angle, self._speed = np.zeros(num_envs), np.zeros(num_envs)
         self._steps = np.zeros(num_envs, np.int64)
@@ -154,6 +159,12 @@ class PendulumEnvs:
             setattr(made, name, np.array([getattr(envs, name)[index] for envs, index in seats]))
         return made
 
+    def changed(self, name: str, task: PendulumTask) -> PendulumEnvs:
+        """Return these pendulums under another task, each in its present state."""
+        made = self.combined([(self, index) for index in range(self.num_envs)])
+        made._take_on(name, task)
+        return made
+
     def get_state(self) -> dict[str, Any]:
         return {
             "angle": self._angle.copy(),
@@ -173,6 +184,11 @@ class PendulumEnvs:
 
     def close(self) -> None:
         """Do nothing: there is nothing to close."""
+
+    def _take_on(self, name: str, task: PendulumTask) -> None:
+        self._name, self._task = name, task
+        self._gain, order = SCHEMES[task.scheme]
+        self._order = list(order)
 
     def _swing(self, actions: np.ndarray) -> np.ndarray:
         """Make one step of Gymnasium's Pendulum-v1, in its order and precision; return the rewards."""

@@ -65,10 +65,10 @@ class EnvironmentSuite(ABC):
         if (vector := self._make_vector(task, num_envs)) is not None:
             observations, actions = self._observations[task], self._actions[task]
             return GymnasiumVector(task, vector, seed=seed, spec=self.spec, observations=observations, actions=actions)
-        return self._loop(task, partial(self._one, task), num_envs=num_envs, seed=seed)
+        return self._loop(task, partial(self.one, task), num_envs=num_envs, seed=seed)
 
     def make_scene(self, task: str, *, seed: int) -> Scene:
-        film = Film(task, partial(self._one, task, render_mode=RENDER_MODE), self._render_modes[task])
+        film = Film(task, partial(self.one, task, render_mode=RENDER_MODE), self._render_modes[task])
         return Scene(self._loop(task, film.make_env, num_envs=1, seed=seed), film.develop)
 
     def _loop(self, task: str, make: Callable[[], SingleEnv], *, num_envs: int, seed: int) -> LoopEnvs:
@@ -102,7 +102,8 @@ class EnvironmentSuite(ABC):
         env.close()
         return (*spaces, masks_states)
 
-    def _one(self, task: str, *, render_mode: str | None = None) -> _Controls:
+    def one(self, task: str, *, render_mode: str | None = None) -> _Controls:
+        """Return one environment of a task, with the action repeat and sticky actions of the run."""
         from gymnasium.wrappers import StickyAction
 
         env = self.make_env(task, render_mode=render_mode)
@@ -123,6 +124,10 @@ class _Controls:
     def __init__(self, env: Any, repeat: int) -> None:
         self._env, self._repeat = env, repeat
         self._ask_masks = getattr(env.unwrapped, "action_masks", None)
+
+    @property
+    def unwrapped(self) -> Any:
+        return self._env.unwrapped
 
     def reset(self, *, seed: int | None = None) -> tuple[Any, dict[str, Any]]:
         observation, info = self._env.reset(seed=seed)

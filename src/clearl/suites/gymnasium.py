@@ -11,7 +11,10 @@ from clearl.config import RunConfig
 from clearl.errors import ConfigError, MissingExtraError
 from clearl.suites.environments import EnvironmentSuite
 from clearl.suites.settings import GymnasiumSettings
+from clearl.tasks.in_play import attributes_in_play, set_attributes
+from clearl.tasks.loop import LoopEnvs
 from clearl.tasks.single import check_parameters, has_vector, make_env, make_vector
+from clearl.tasks.suite import Envs
 from clearl.tasks.wrapping import wrapped
 
 
@@ -31,9 +34,17 @@ class GymnasiumSuite(EnvironmentSuite):
                 check_parameters(task)
         self._wrappers: tuple[str, ...] = config.wrappers
         super().__init__(tasks, config, make_vector=partial(_make_vector, config))
+        self.changes_in_play = config.drift_applied == "at-once"
+        self._in_play = attributes_in_play(self.tasks, self.make_env) if self.changes_in_play else {}
 
     def make_env(self, task: str, *, render_mode: str | None = None) -> Any:
         return wrapped(make_env(task, render_mode=render_mode), task, self._wrappers)
+
+    def change(self, envs: Envs, task: str) -> Envs:
+        assert isinstance(envs, LoopEnvs), "vectors are refused"
+        return envs.changed(
+            task, lambda env: set_attributes(env.unwrapped, self._in_play[task]), partial(self.one, task)
+        )
 
 
 def _make_vector(config: RunConfig, task: str, num_envs: int) -> Any | None:
@@ -43,4 +54,6 @@ def _make_vector(config: RunConfig, task: str, num_envs: int) -> Any | None:
     for name in ("action_repeat", "sticky_action_probability", "wrappers"):
         if getattr(config, name) not in (None, 0, 1, ()):
             raise ConfigError(f"{task} is a vector environment, which {name} cannot change; leave it at its default")
+    if config.drift_applied == "at-once":
+        raise ConfigError(f"{task} is a vector environment: drift_applied at-once changes single environments only")
     return make_vector(task, num_envs)

@@ -49,7 +49,7 @@ def constants_kept(kind: type, constants: Mapping[str, Any]) -> Iterator[None]:
     Reading them in the constructor gives the new values too, also where they are constants of the class.
     """
     construct: Callable[..., None] = kind.__init__
-    assign: Callable[[Any, str, Any], None] = kind.__setattr__
+    assign: Callable[..., None] = kind.__setattr__
     thread = threading.get_ident()
     building: set[int] = set()
 

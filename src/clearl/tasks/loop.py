@@ -123,6 +123,14 @@ class LoopEnvs:
         made._successes = Successes.combined([(envs._successes, index) for envs, index in seats])
         return made
 
+    def changed(self, task: str, change: Callable[[Any], None], rebuild: Callable[[], SingleEnv]) -> LoopEnvs:
+        """Return these environments as those of another task, each `change`d in the middle of its episode."""
+        made = copy.copy(self)
+        made._task, made._rebuild = task, rebuild
+        for env in made._envs:
+            change(env)
+        return made
+
     def take_faults(self) -> list[EnvironmentFaultError]:
         """Faults since the last call that were made good by building one environment anew."""
         faults, self._faults = self._faults, []

@@ -88,6 +88,18 @@ class DrawsStates(Protocol):
 
 
 @runtime_checkable
+class ChangesInPlay(Protocol):
+    """A suite whose environments can go on with an episode as another task (`drift_applied: at-once`)."""
+
+    changes_in_play: bool
+    """True if the settings of the run ask for it."""
+
+    def change(self, envs: Envs, task: str) -> Envs:
+        """Return one environment as another task, in the middle of its episode; `envs` is used up."""
+        ...
+
+
+@runtime_checkable
 class DescribesObservations(Protocol):
     """A suite that says what the environments of its tasks show outside of a run, such as the axes of an image.
 

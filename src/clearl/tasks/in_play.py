@@ -1,0 +1,116 @@
+"""Change the parameters of an environment in the middle of an episode, as a drift that is applied at once does.
+
+What a parameter changes is found by comparison: environments of two tasks, just constructed, differ in the attributes
+that depend on it. Setting these on an environment in play makes it one of the other task. An environment that keeps
+such a difference where it cannot be seen or set, or that changes it in play, is refused by name.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from clearl.errors import ConfigError
+from clearl.tasks.parameters import split_task
+
+_NO_PARAMETERS = ("spec", "_np_random", "_np_random_seed")
+_PLAYED_STEPS = 20
+
+
+def attributes_in_play(tasks: Sequence[str], make: Callable[[str], Any]) -> dict[str, dict[str, Any]]:
+    """Return, by task, the attributes that turn an environment of any other of the tasks into one of it."""
+    envs = {task: make(task) for task in tasks}
+    first, found = envs[tasks[0]], dict[str, None]()
+    for task, env in envs.items():
+        _check_spaces(task, first, env)
+        differing = _differences(first.unwrapped, env.unwrapped)
+        if task != tasks[0] and not differing:
+            raise _refusal(tasks, "it is no attribute, but taken at construction or reset only")
+        found |= dict.fromkeys(differing)
+    values = {task: {name: getattr(env.unwrapped, name) for name in found} for task, env in envs.items()}
+    for task, env in envs.items():
+        _check_settable(tasks, values[task])
+        _check_kept(tasks, env, values[task])
+        env.close()
+    return values
+
+
+def set_attributes(env: Any, values: Mapping[str, Any]) -> None:
+    """Set attributes of an environment in play; copied, as one environment may change its own."""
+    for name, value in values.items():
+        setattr(env, name, copy.deepcopy(value))
+
+
+def _differences(one: Any, other: Any) -> list[str]:
+    """Return the attributes in which two environments differ."""
+    names = [name for name in dict.fromkeys([*vars(one), *vars(other)]) if name not in _NO_PARAMETERS]
+    return [name for name in names if not _is_same(getattr(one, name, None), getattr(other, name, None))]
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, np.ndarray | np.generic | float):
+        return bool(np.array_equal(one, other, equal_nan=np.asarray(one).dtype.kind in "fc"))
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
+    return _is_comparable(one) and bool(one == other)
+
+
+def _is_comparable(value: Any) -> bool:
+    """Return whether equality of two such objects is equality of what they hold."""
+    return type(value).__eq__ is not object.__eq__
+
+
+def _is_settable(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_settable, value))
+    if isinstance(value, dict):
+        return all(map(_is_settable, value.values()))
+    return value is None or isinstance(value, bool | int | float | str | np.ndarray | np.generic)
+
+
+def _check_spaces(task: str, one: Any, other: Any) -> None:
+    if type(one.unwrapped) is not type(other.unwrapped):
+        names = f"{type(one.unwrapped).__name__} and {type(other.unwrapped).__name__}"
+        raise ConfigError(f"task {task!r} cannot be applied at once: {names} are different environments")
+    if one.observation_space != other.observation_space or one.action_space != other.action_space:
+        raise ConfigError(f"task {task!r} cannot be applied at once: the spaces of its environment change with it")
+
+
+def _check_settable(tasks: Sequence[str], values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        if not _is_settable(value):
+            raise _refusal(tasks, f"its environment keeps it in {name}, a {type(value).__name__}")
+
+
+def _check_kept(tasks: Sequence[str], env: Any, values: Mapping[str, Any]) -> None:
+    """Refuse attributes that an episode changes: setting them would change where the episode stands."""
+    before = copy.deepcopy(dict(values))
+    env.action_space.seed(0)
+    env.reset(seed=0)
+    for _ in range(_PLAYED_STEPS):
+        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        if terminated or truncated:
+            env.reset()
+    for name, value in before.items():
+        if not _is_same(value, getattr(env.unwrapped, name)):
+            raise _refusal(tasks, f"the attribute {name}, which depends on it, changes in play")
+
+
+def _refusal(tasks: Sequence[str], problem: str) -> ConfigError:
+    """Return the error that names the parameters in which the tasks differ."""
+    given = [split_task(task)[1] for task in tasks]
+    names = dict.fromkeys(name for parameters in given for name in parameters)
+    moving = [name for name in names if any(parameters.get(name) != given[0].get(name) for parameters in given)]
+    return ConfigError(
+        f"parameter {', '.join(moving)} of {split_task(tasks[0])[0]} cannot be applied at once: {problem}; "
+        "set drift_applied to reset"
+    )
