@@ -39,7 +39,8 @@ def table(summary: Summary, other: str) -> str:
     for arm, ratios in sorted(found.items(), key=lambda item: -np.mean(list(item[1].values()))):
         interval = mean_interval(np.array(list(ratios.values())))
         assert interval is not None, f"{arm} and {other} share no seed"
-        bounds = "" if interval.low is None else f"{np.exp(interval.low):.2f} to {np.exp(interval.high):.2f}"
+        low, high = interval.low, interval.high
+        bounds = "" if low is None or high is None else f"{np.exp(low):.2f} to {np.exp(high):.2f}"
         lines.append(f"| {arm} | {np.exp(interval.value):.2f} | {bounds} | {len(ratios)} |")
     return "\n".join(lines)
 

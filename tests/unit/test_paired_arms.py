@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # tools are no part of the p
 from tools import paired_arms
 
 
-def arm(seeds: list[int], **scores: list[float | None]) -> dict[str, Any]:
+def arm(seeds: list[int], **scores: Sequence[float | None]) -> dict[str, Any]:
     return {"seeds": seeds, "tasks": {task: {"cumulative": {"per_seed": each}} for task, each in scores.items()}}
 
 

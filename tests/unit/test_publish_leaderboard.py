@@ -1,0 +1,31 @@
+"""The shipped leaderboard is of the archived rows, with every column of `clearl leaderboard`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))  # tools are no part of the package
+
+import publish_leaderboard as board
+
+from clearl.report.leaderboard import COLUMNS
+from clearl.reproduce.sweep import load_sweep
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_shipped_page_is_that_of_the_archived_rows_with_every_column(tmp_path: Path) -> None:
+    board.publish(board.ARCHIVES, tmp_path)
+    for name in ("leaderboard.md", "leaderboard.json"):
+        assert (tmp_path / name).read_text("utf-8") == (board.RESULTS / name).read_text("utf-8")
+    rows = json.loads((tmp_path / "leaderboard.json").read_text("utf-8"))
+    measured = {name for row in rows for name in COLUMNS if row[name] is not None and row[name]["low"] is not None}
+    assert measured == set(COLUMNS), "each number with its interval"
+
+
+def test_only_sweep_files_that_ship_are_ranked_and_none_that_chose_constants() -> None:
+    for name in board.EXPERIMENTS:
+        runs = load_sweep(ROOT / "experiments" / f"{name}.yaml").runs
+        assert all(run.config.seed < 100 for run in runs), "seeds from 100 on are for choosing"
