@@ -94,7 +94,8 @@ def installed(group: str) -> EntryPoints:
 @lru_cache(maxsize=1)
 def _installed_on(_: tuple[str, ...]) -> EntryPoints:
     """Read the lists of all packages once for each search path: every reading takes milliseconds."""
-    return entry_points()
+    found: Any = entry_points()  # of another class, which has the same `select`, in Python 3.11
+    return found
 
 
 def load_entry(entry: str) -> Any:

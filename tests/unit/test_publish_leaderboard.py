@@ -6,9 +6,10 @@ import json
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))  # tools are no part of the package
+sys.path.insert(0, str(Path(__file__).parents[2]))  # tools are no part of the package
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))  # they import each other as scripts do
 
-import publish_leaderboard as board
+from tools import publish_leaderboard as board
 
 from clearl.report.leaderboard import COLUMNS
 from clearl.reproduce.sweep import load_sweep

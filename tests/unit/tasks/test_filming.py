@@ -67,7 +67,8 @@ class Unasked(Drawn):
         super().__init__()
 
 
-for kind in (Drawn, Mute, Grey, NoDriver, Unasked):
+KINDS: tuple[Any, ...] = (Drawn, Mute, Grey, NoDriver, Unasked)
+for kind in KINDS:
     gymnasium.register(f"{kind.__name__}-v0", entry_point=kind)
 
 
