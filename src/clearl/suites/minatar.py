@@ -13,7 +13,7 @@ import numpy as np
 from clearl.config import RunConfig
 from clearl.errors import ConfigError, UnknownNameError
 from clearl.seeding import derive, generator
-from clearl.spaces import discrete_spec
+from clearl.spaces import TaskSpec, discrete_spec
 from clearl.suites.minatar_games import find_game, package_path
 from clearl.suites.settings import StickyActions
 from clearl.tasks.observations import TaskObservations
@@ -99,11 +99,16 @@ class MinAtarSuite:
 
     def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
         self.tasks = tuple(tasks)
-        self.spec = SPEC.stacked(config.frame_stack or 1)
+        self.spec = self.spec_for(config)
         self._parsed = {task: parse_task(task) for task in self.tasks}
         sticky = config.sticky_action_probability
         self._sticky = STICKY_DEFAULT if sticky is None else sticky
         package_path()
+
+    @staticmethod
+    def spec_for(config: RunConfig) -> TaskSpec:
+        """Return the spec that all tasks share; known without the package, for forecasts."""
+        return SPEC.stacked(config.frame_stack or 1)
 
     def mask(self, task: str) -> np.ndarray:
         return np.ones(NUM_ACTIONS, bool)

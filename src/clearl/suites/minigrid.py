@@ -75,12 +75,12 @@ class MiniGridSuite:
             raise MissingExtraError("suite minigrid", "envpool", "install it with: pip install 'clearl[minigrid]'")
         UnknownNameError.check("task of suite minigrid", tasks, self.known_tasks)
         self.tasks = tuple(tasks)
-        self.spec = SPEC.stacked(config.frame_stack or 1)
+        self.spec = self.spec_for(config)
 
     @staticmethod
     def spec_for(config: RunConfig) -> TaskSpec:
         """Return the spec that all tasks share; known without the package, for forecasts."""
-        return SPEC
+        return SPEC.stacked(config.frame_stack or 1)
 
     def mask(self, task: str) -> np.ndarray:
         count = OBSTACLE_ACTIONS if "Dynamic-Obstacles" in task else NUM_ACTIONS
