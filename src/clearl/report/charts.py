@@ -31,7 +31,7 @@ def bars(new_figure: Any, summary: Summary, *, note: str) -> Any:
         if index >= len(tasks):
             axis.axis("off")
             continue
-        _bar_panel(axis, _bar_values(summary, tasks[index], names), colours)
+        _bar_panel(axis, _bar_values(summary, tasks[index], names), colours, width)
         axis.set_title(fit(tasks[index], width))
         if index % columns:
             axis.tick_params(axis="y", labelleft=False)
@@ -69,7 +69,13 @@ def _bar_values(summary: Summary, task: str, names: Sequence[str]) -> dict[str, 
     return {name: summary.arms[name].stat(task, "cumulative") or Stat(()) for name in names}
 
 
-def _bar_panel(axis: Any, values: dict[str, Stat], colours: dict[str, str]) -> None:
+def has_bars(summary: Summary) -> bool:
+    """Return whether there is a score to draw: the normalised mean of many tasks may not exist."""
+    many = len(summary.tasks) > MANY_TASKS
+    return any(arm.scores.size if many else arm.mean("cumulative") is not None for arm in summary.arms.values())
+
+
+def _bar_panel(axis: Any, values: dict[str, Stat], colours: dict[str, str], width: float) -> None:
     for place, (name, stat) in enumerate(values.items()):
         if stat.mean is None:
             continue
@@ -85,8 +91,7 @@ def _bar_panel(axis: Any, values: dict[str, Stat], colours: dict[str, str]) -> N
         )  # fmt: skip
     axis.set_yticks(range(len(values)), [label(name) for name in values])
     axis.set_ylim(len(values) - 0.4, -0.6)
-    axis.margins(x=0.24)
-    _anchor_at_zero(axis, [stat.mean for stat in values.values() if stat.mean is not None])
+    axis.set_xlim(*_limits(list(values.values()), width))
     axis.grid(axis="y", visible=False)
     axis.tick_params(axis="both", length=0)
     axis.spines["bottom"].set_visible(False)
@@ -94,7 +99,18 @@ def _bar_panel(axis: Any, values: dict[str, Stat], colours: dict[str, str]) -> N
     axis.axvline(0, color=FAINT, linewidth=0.8)
 
 
-def _anchor_at_zero(axis: Any, means: Sequence[float]) -> None:
-    """Leave room for the numbers only on the side that the bars point to."""
-    low, high = axis.get_xlim()
-    axis.set_xlim(0.0 if all(mean >= 0 for mean in means) else low, 0.0 if all(mean < 0 for mean in means) else high)
+def _limits(stats: Sequence[Stat], width: float) -> tuple[float, float]:
+    """Return the ends of the axis: bars begin at zero, and their numbers fit into the panel of `width` inches."""
+    known = [(stat.mean, stat.std or 0.0) for stat in stats if stat.mean is not None]
+    low, left = _reach([bar for bar in known if bar[0] < 0])
+    high, right = _reach([bar for bar in known if bar[0] >= 0])
+    an_inch = ((low + high) or 1.0) / max(0.2 * width, width - left - right)
+    return -low - an_inch * left, high + an_inch * right
+
+
+def _reach(bars: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return how far (mean, deviation) of one side reach from zero, and the inches of the longest number there."""
+    if not bars:
+        return 0.0, 0.0
+    reach = max(abs(mean) + deviation for mean, deviation in bars)
+    return reach, 0.12 + text_width([number(mean) for mean, _ in bars])

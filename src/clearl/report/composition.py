@@ -14,7 +14,7 @@ from clearl.report.figures import frames_axis
 from clearl.report.names import clean_name
 from clearl.report.rows import finite
 from clearl.report.run import Arm, Curve, Run
-from clearl.report.style import Panels, grid_columns, panel_width, task_colours
+from clearl.report.style import Panels, fit, grid_columns, panel_width, task_colours
 from clearl.report.task_names import short_names
 
 NAME = "replay-by-task"
@@ -48,14 +48,15 @@ def draw(new_figure: Any, composed: dict[str, Shares]) -> Any:
     colours, names = task_colours(tasks), dict(zip(tasks, short_names(tasks, 24), strict=True))
     columns = grid_columns(len(composed))
     rows = -(-len(composed) // columns)
-    figure, axes = Panels(rows, columns, panel_width(columns), 1.4, top=0.75, gap_y=0.5).make(new_figure)
+    width = panel_width(columns)
+    figure, axes = Panels(rows, columns, width, 1.4, top=0.75, gap_y=0.5).make(new_figure)
     for index, (name, shares) in enumerate(composed.items()):
         row, column = divmod(index, columns)
         axis = axes[row][column]
         frames = next(iter(shares.values())).frames
         stacked = [shares[task].returns for task in shares]
         axis.stackplot(frames, *stacked, colors=[colours[task] for task in shares], linewidth=0)
-        axis.set_title(label(name))
+        axis.set_title(fit(label(name), width))
         axis.set_ylim(0, 1)
         frames_axis(axis, named=row == rows - 1)
     for index in range(len(composed), rows * columns):

@@ -180,7 +180,7 @@ def value_axis(axis: Any, series: Sequence[Series | None]) -> None:
     high, low = max(high, 0.0), min(low, 0.0)
     room = 0.05 * ((high - low) or 1.0)
     axis.set_ylim(low - (room if low < 0 else 0.0), high + room)
-    if high - low >= 5000:
+    if high - low >= 5000 or low <= -1000:  # the room for labels has four letters, a minus is one of them
         axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: frames(value)))
 
 

@@ -65,7 +65,8 @@ def draw_all(summary: Summary, out: Path) -> list[Drawn]:
     many = max(seed_counts(summary)) > 1
     spread = f"n: {seeds_text(summary)} each. {{}} {names}" if many else f"One seed. {names}"
     whiskers = spread.format("Bars: means; whiskers: ± 1 standard deviation over seeds.").strip()
-    drawings["cumulative-bars"] = lambda new: charts.bars(new, summary, note=whiskers)
+    if charts.has_bars(summary):
+        drawings["cumulative-bars"] = lambda new: charts.bars(new, summary, note=whiskers)
     scales = {task: summary.scales[task] for task in tasks if summary.scales[task].score(0.0) is not None}
     if scales:
         means = spread.format("Means over seeds.").strip()
