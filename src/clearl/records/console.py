@@ -20,6 +20,8 @@ from clearl.records.view import RunView
 REFRESH_EVERY_S = 0.25
 PLAIN_EVERY_S = 10.0
 _BARS = "▁▂▃▄▅▆▇█"
+_ECHO_LETTERS = 2
+"""Letters left free at the right: the `^C` that a terminal shows would else begin a new line, and leave one behind."""
 
 
 class Console:
@@ -79,7 +81,7 @@ class Console:
         if self._live is not None:
             live = self._live = self._fitted(self._live)
             live.start()
-            live.update(panel(self.title, self.view), refresh=True)
+            live.update(panel(self.title, self.view, self._out.width - _ECHO_LETTERS), refresh=True)
         else:
             self._out.print(plain_line(self.title, self.view), soft_wrap=True, highlight=False, markup=False)
 
@@ -96,8 +98,8 @@ class Console:
         return Live(console=self._out, auto_refresh=False, transient=False)
 
 
-def panel(title: str, view: RunView) -> RenderableType:
-    """Return the live view, as one framed block."""
+def panel(title: str, view: RunView, width: int) -> RenderableType:
+    """Return the live view, as one framed block of `width` letters."""
     table = Table.grid(padding=(0, 2))
     table.add_column()
     table.add_column(justify="right")
@@ -125,7 +127,8 @@ def panel(title: str, view: RunView) -> RenderableType:
         parts.append(Text(busy, style="dim"))
     if health := _health(view):
         parts.append(Text(health, style="yellow" if view.faults else "dim"))
-    return Panel(Group(*parts), title=Text(title, style="bold"), title_align="left", border_style="dim")
+    head = Text(title, style="bold")
+    return Panel(Group(*parts), title=head, title_align="left", border_style="dim", width=width)
 
 
 def plain_line(title: str, view: RunView) -> str:
