@@ -71,8 +71,12 @@ def fail_at(prepared: Prepared, out: Path, number: int, problems: list[str]) -> 
     if outcome == "raw" or (said and (str(out) not in said or "\n" in said)):
         problems.append(f"{where}: {outcome}: {said}")
     assert run(CONFIG, out, console=False).status == "finished", where
-    if judge_finished(prepared.whole, out, CONFIG).removesuffix(", and said so") != UNHARMED:
-        problems.append(f"{where}: not the same result")
+    try:
+        judged = judge_finished(prepared.whole, out, CONFIG)
+    except AssertionError as error:
+        judged = f"another result: {str(error).splitlines()[0]}"
+    if judged.removesuffix(", and said so") != UNHARMED:
+        problems.append(f"{where}: {judged}")
     if left := [path.name for path in out.rglob("*") if "tmp" in path.name]:
         problems.append(f"{where}: {left} stay")
     return outcome

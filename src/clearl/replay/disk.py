@@ -85,8 +85,13 @@ class DiskStore:
 
     def get(self, position: int) -> bytes:
         path = self._segments[self._segment.item(position)].path
+        place = self._length.item(position), self._offset.item(position)
         try:
-            return self._files.read(path, self._length.item(position), self._offset.item(position))
+            return self._files.read(path, *place)
+        except OSError:
+            self._files.drop(path)  # a stale handle of a network disk, or a passing error: open it anew, once
+        try:
+            return self._files.read(path, *place)
         except OSError as error:
             raise CorruptFileError(f"{path} cannot be read: {error.strerror}") from error
 
