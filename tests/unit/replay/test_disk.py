@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from failing_calls import FailingCalls
 
 from clearl.errors import ConfigError, CorruptFileError, StorageError
 from clearl.replay.codec import Codec
@@ -310,6 +311,17 @@ def test_a_record_that_goes_bad_while_in_use_is_quarantined(tmp_path):
     (tmp_path / "00000000.seg").unlink()
     disk(shard)._files.drop(str(tmp_path / "00000000.seg"))
     assert shard.sample() is None and shard.held == 0 and shard.quarantined == 6
+
+
+def test_a_passing_error_costs_no_record_and_a_lasting_one_costs_it(tmp_path):
+    shard = open_shard(tmp_path / "a")
+    fill(shard, 20)
+    with FailingCalls(tmp_path, 0).injected() as calls:
+        assert shard.sample() is not None
+    assert len(calls.failed) == 1 and shard.counters()["quarantined"] == 0
+    with FailingCalls(tmp_path, 0, 1).injected() as calls:
+        shard.sample()
+    assert len(calls.failed) == 2 and shard.counters()["quarantined"] == 1
 
 
 def test_records_that_went_bad_are_found_when_space_is_reclaimed(tmp_path):
