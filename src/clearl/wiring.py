@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -213,16 +213,7 @@ def open_context(spec: RunSpec, factory: Factory) -> Iterator[RunContext]:
     config, run_dir = spec.config, RunDir(spec.run_dir)
     assert factory.replay.capacity_unrolls > 0  # refuses damaged meta data before training
 
-    # Where the metrics end before a checkpoint's position, the older one can write the missing rows again.
-    def check(state: Mapping[str, Any]) -> None:
-        check_checkpoint_spec(run_dir, state)
-        check_position(run_dir.path, state.get("metrics_position"))
-
-    checkpoints = CheckpointStore(
-        run_dir.checkpoints_path,
-        check=check,
-        on_first=lambda: run_dir.update_meta(checkpointed=True),
-    )
+    checkpoints = resumable_checkpoints(run_dir, on_first=lambda: run_dir.update_meta(checkpointed=True))
     checkpoints.clean()
     saved = checkpoints.newest()
     position = 0 if saved is None else saved.json["metrics_position"]
@@ -253,6 +244,17 @@ def open_context(spec: RunSpec, factory: Factory) -> Iterator[RunContext]:
 def saved_checkpoints(run_dir: RunDir) -> CheckpointStore:
     """Return the checkpoints of a run, for those who read them."""
     return CheckpointStore(run_dir.checkpoints_path, check=lambda state: check_checkpoint_spec(run_dir, state))
+
+
+def resumable_checkpoints(run_dir: RunDir, *, on_first: Callable[[], None] = lambda: None) -> CheckpointStore:
+    """Return the checkpoints of a run, for those who go on from one: the rows before it must be there."""
+
+    # Where the metrics end before a checkpoint's position, the older one can write the missing rows again.
+    def check(state: Mapping[str, Any]) -> None:
+        check_checkpoint_spec(run_dir, state)
+        check_position(run_dir.path, state.get("metrics_position"))
+
+    return CheckpointStore(run_dir.checkpoints_path, check=check, on_first=on_first)
 
 
 def check_checkpoint_spec(run_dir: RunDir, state: Mapping[str, Any]) -> None:

@@ -29,7 +29,7 @@ from clearl.storage.checkpoints import Saved
 from clearl.suites import make_suite
 from clearl.tasks.plan import Plan, Segment, plan_from_json
 from clearl.tasks.suite import Suite
-from clearl.wiring import ReplaySize, RunFactory, method_plans, saved_checkpoints
+from clearl.wiring import ReplaySize, RunFactory, method_plans, resumable_checkpoints, saved_checkpoints
 
 _FIXED = {
     "seed": "every random number of the run follows from it",
@@ -96,7 +96,7 @@ def plan_extension(source: Path, flags: Mapping[str, Any]) -> Extension:
     run_dir = RunDir.open(Path(source).absolute())
     before = from_yaml(run_dir.config_text, str(run_dir.path))
     _check_source(run_dir, before)
-    saved = saved_checkpoints(run_dir).newest()
+    saved = resumable_checkpoints(run_dir).newest()
     if saved is None:
         raise RunDirectoryError(f"{source} holds no checkpoint, so there is no agent to go on with")
     config, next_tasks = _next_config(before, dict(flags))
