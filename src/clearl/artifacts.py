@@ -15,6 +15,9 @@ from clearl.acting.agent import Agent, Origin, agent_tasks, tasks_from_json, tas
 from clearl.config import RunConfig, from_yaml, parse_yaml, to_yaml
 from clearl.errors import CorruptFileError, RunDirectoryError, UnknownNameError
 from clearl.experiment import load_agent as load_from_run
+from clearl.growth import Growth
+from clearl.methods import make_method
+from clearl.nets.growth import NetworkGrowth
 from clearl.nets.network import as_module
 from clearl.plugins import import_asked, import_plugins, named_modules
 from clearl.records.run_dir import CONFIG_FILE, RunDir, make_directory
@@ -22,13 +25,13 @@ from clearl.records.schema import seal, unseal
 from clearl.sharing.card import write_card
 from clearl.sharing.formats import check_formats, write_graph
 from clearl.sharing.hub import PREFIX, download
-from clearl.spaces import spec_from_json, spec_to_json
+from clearl.spaces import TaskSpec, spec_from_json, spec_to_json
 from clearl.storage.checkpoints import fitting
 from clearl.storage.files import read_plain, write_atomically
 from clearl.storage.switch_weights import SwitchWeights, finite_tensors
 from clearl.suites import make_suite
 from clearl.tasks.suite import Suite
-from clearl.wiring import stored_network
+from clearl.wiring import make_network, stored_network
 
 EXPORT_FILE = "agent.json"
 WEIGHTS_FILE = "agent.safetensors"
@@ -70,13 +73,27 @@ class Trained:
 
 
 def at_segment_end(trained: Trained, path: Path, segment: int) -> Trained:
-    """Return the same run with the weights that a segment of it ended with."""
+    """Return the same run with the weights that a segment of it ended with, grown as the agent has grown since."""
     network, agent = copy.deepcopy(trained.agent.network), trained.agent
     kept = SwitchWeights(path)
+    weights, spec = kept.load(segment), _spec_at(RunDir.open(path), segment) or agent.spec
     with fitting(kept.path):
-        as_module(network).load_state_dict(kept.load(segment))
+        if spec != agent.spec:
+            method = make_method(trained.config)
+            then, now = (make_network(trained.config, each, method) for each in (spec, agent.spec))
+            weights = NetworkGrowth(then, now, Growth(spec, agent.spec)).state(weights)
+        as_module(network).load_state_dict(weights)
     then = Agent(network, agent.spec, reward_clip=agent.reward_clip, seed=trained.config.seed, tasks=agent.tasks)
     return replace(trained, agent=then)
+
+
+def _spec_at(run_dir: RunDir, segment: int) -> TaskSpec | None:
+    """Return the spaces that the agent had in a segment, where the run was extended after it; None for the present."""
+    extensions, earlier = run_dir.meta.get("extensions", []), run_dir.meta.get("replay", {}).get("earlier", [])
+    for extension, before in zip(extensions, earlier, strict=False):
+        if segment < extension["segments"] and before.get("spec") is not None:
+            return spec_from_json(before["spec"], str(run_dir.path))
+    return None
 
 
 def parts_of(path: Path, tasks: Sequence[str] = ()) -> dict[Path, tuple[str, ...]]:

@@ -18,6 +18,10 @@ from interrupted import extend_and_end
 from whole_runs import contents, rows, state
 
 import clearl
+from clearl.acting.agent import Agent
+from clearl.acting.stepper import Stepper
+from clearl.artifacts import Trained, at_segment_end
+from clearl.cli.main import main
 from clearl.config import RunConfig, from_yaml
 from clearl.continuation import extend_run, fork_run, go_on, plan_extension
 from clearl.errors import ClearlError
@@ -26,6 +30,7 @@ from clearl.learning.batching import make_batch
 from clearl.nets.network import PolicyNetwork, StepInput
 from clearl.records.run_dir import RunDir
 from clearl.report import make_report
+from clearl.storage.switch_weights import SwitchWeights
 from clearl.tasks.plan import Plan, plan_from_json
 from clearl.unroll import Unroll
 from clearl.wiring import RunFactory, load_factory, saved_checkpoints
@@ -87,6 +92,33 @@ def assert_same_answers(a: Path, b: Path) -> int:
 
 def files(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()}
+
+
+def pole_probability(agent: Agent) -> torch.Tensor:
+    """The log-probability of action 0 in some state of CartPole, at the start of an episode."""
+    mask = torch.from_numpy(agent.tasks["CartPole-v1"].mask)[None]
+    stepper = Stepper(agent.network, agent.spec, 1, reward_clip="none", column="evaluate")
+    frame = np.zeros((1, *agent.spec.observation.frame_shape), np.float32)
+    frame[0, :4] = 0.3
+    stepper.begin(slice(None), frame)
+    with torch.inference_mode():
+        noise = agent.network.head.noise(np.random.default_rng(0), mask.numpy(), 1)[0]
+        policy = torch.from_numpy(stepper.decide(noise).policy)
+        return agent.network.head.distribution(policy, mask).log_prob(torch.zeros(1, dtype=torch.int64))
+
+
+def test_weights_of_a_switch_before_the_growth_play_as_they_did(first: Path, copy: Path, capsys: Any) -> None:
+    run(go_on(copy, None, ACROBOT), copy, console=False)
+    assert SwitchWeights(copy).segments() == [0, 1]
+    then, opened_now = clearl.load_agent(first), Trained.open(copy)
+    grown = at_segment_end(opened_now, copy, 0).agent
+    assert grown.spec == opened_now.agent.spec != then.spec
+    probabilities = [pole_probability(agent) for agent in (then, grown, opened_now.agent)]
+    torch.testing.assert_close(probabilities[0], probabilities[1], atol=1e-6, rtol=1e-6)
+    assert not torch.equal(probabilities[1], probabilities[2]), "training went on"
+    for task in ("CartPole-v1", "Acrobot-v1"):
+        assert main(["video", str(copy), "--switch", "1", "--task", task, "--max-steps", "5"]) == 0
+        assert f"{task}-switch-1.gif" in capsys.readouterr().out
 
 
 def test_the_agent_grows_and_answers_as_before_on_what_it_has_stored(first: Path, tmp_path: Path) -> None:
