@@ -18,6 +18,7 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from clearl.records.parts import is_part
 from clearl.records.run_dir import CONFIG_FILE, META_FILE, holds_run
 from clearl.records.schema import METRICS_FILE
 from clearl.reproduce.runner import is_finished
@@ -32,7 +33,7 @@ def pack(out: Path, archive: Path, name: str) -> int:
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(archive, "w:xz", preset=9) as tar:
         for run in runs:
-            for file in sorted(path for path in run.rglob("*") if path.name in KEPT and path.is_file()):
+            for file in sorted(path for path in run.rglob("*") if _is_kept(path.name) and path.is_file()):
                 data = file.read_bytes()
                 if file.name == META_FILE:
                     _refuse_paths(data, file)
@@ -49,11 +50,15 @@ def unpack(out: Path, archive: Path) -> int:
     with tarfile.open(archive, "r:xz") as tar:
         for entry in tar:
             run = (out / entry.name).parent
-            if run in here or Path(entry.name).name not in KEPT:
+            if run in here or not _is_kept(Path(entry.name).name):
                 continue
             tar.extract(entry, out, filter="data")
             written.add(run)
     return sum(not holds_run(run.parent) for run in written)  # the parts of a separate run are no runs of their own
+
+
+def _is_kept(name: str) -> bool:
+    return name in KEPT or is_part(name)
 
 
 def _finished_runs(place: Path) -> Iterator[Path]:

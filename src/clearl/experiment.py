@@ -33,6 +33,7 @@ from clearl.nets.network import as_module
 from clearl.plugins import import_plugins, named_modules
 from clearl.records.collapse import CollapseWatch
 from clearl.records.mirrors import check_mirrors
+from clearl.records.parts import rows_nbytes
 from clearl.records.reader import scan_rows
 from clearl.records.run_dir import (
     CONFIG_FILE,
@@ -214,7 +215,7 @@ def _run_plan(config: RunConfig, plan: Plan, out: Path, suite: Suite, stop: Stop
         status = "interrupted" if stop else "finished"
         # A finished file no longer changes: with its length recorded, a lost end can be detected.
         with storage_errors(run_dir.metrics_path):
-            metrics_bytes = None if stop else run_dir.metrics_path.stat().st_size
+            metrics_bytes = None if stop else rows_nbytes(run_dir.metrics_path)
         run_dir.set_status(status, metrics_bytes=metrics_bytes)
         if status == "finished" and not config.keep_replay:
             shutil.rmtree(run_dir.replay_path, ignore_errors=True)

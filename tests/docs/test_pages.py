@@ -111,6 +111,7 @@ def test_every_kind_and_key_of_a_row_is_documented() -> None:
         "fault": schema.fault_row(frames=0, worker="w", problem="p", wall_s=0.0),
         "restart": schema.restart_row(frames=0, worker="w", after_s=0.0, wall_s=0.0),
         "resume": schema.resume_row(frames=0, updates=0, wall_s=0.0),
+        "continued": schema.continued_row(start_bytes=0),
         "summary": schema.summary_row({"evaluations": {}, "seconds": {}}),
     }  # fmt: skip
     documented = dict(re.findall(r"^\*\*`(\w+)`\*\*(.*?)(?=^\*\*`|^## |\Z)", page, flags=re.M | re.S))

@@ -14,6 +14,7 @@ import pytest
 from run_processes import RowCounter
 from whole_runs import rows, small_config, start, state
 
+from clearl.records.parts import PART_NBYTES
 from clearl.records.run_dir import RunDir
 
 MB = 1 << 20
@@ -34,7 +35,7 @@ class Sample:
     disk: int
     """Bytes of replay and checkpoints."""
     rows: int
-    """Bytes of rows of metrics."""
+    """Bytes of `metrics.jsonl` and its closed parts."""
 
 
 def nbytes(directory: Path) -> int:
@@ -61,7 +62,9 @@ def soak(out: Path, seconds: float, *, every_s: float) -> list[Sample]:
             continue
         one = psutil.Process(process.pid)
         disk = nbytes(out / "replay") + nbytes(out / "checkpoints")
-        visits, metrics = len(written.rows("segment")) // 2, (out / "metrics.jsonl").stat().st_size
+        visits, newest = len(written.rows("segment")) // 2, (out / "metrics.jsonl").stat().st_size
+        assert newest < PART_NBYTES + MB, "metrics.jsonl is closed as a part in time"
+        metrics = newest + sum(part.stat().st_size for part in out.glob("metrics-*.jsonl.zst"))
         samples.append(Sample(visits, one.memory_info().rss, one.num_fds(), disk, metrics))
     process.terminate()
     process.join(30)

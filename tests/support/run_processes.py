@@ -10,7 +10,8 @@ from pathlib import Path
 
 import psutil
 
-from clearl.records.schema import Row, decode
+from clearl.records.reader import Position, follow
+from clearl.records.schema import Row
 
 
 def children(pid: int) -> dict[str, int]:
@@ -54,19 +55,15 @@ class RowCounter:
     """Counts the rows of a metrics file as it grows, reading only what is new: a test must not slow the run down."""
 
     def __init__(self, out: Path) -> None:
-        self._path, self._offset, self._rows = out / "metrics.jsonl", 0, list[Row]()
+        self._path, self._position, self._rows = out / "metrics.jsonl", Position(), list[Row]()
 
     def rows(self, kind: str) -> list[Row]:
         """The rows of one kind that have been written so far."""
-        if self._path.exists():
-            if self._path.stat().st_size < self._offset:  # a resume has taken it back
-                self._offset, self._rows = 0, []
-            with open(self._path, "rb") as file:
-                file.seek(self._offset)
-                whole = file.read().rpartition(b"\n")[0]
-            if whole:
-                self._rows += [decode(line) for line in whole.split(b"\n")]
-                self._offset += len(whole) + 1
+        followed = follow(self._path, self._position)
+        if followed.rewound:  # a resume has taken it back
+            self._rows = []
+        self._rows += followed.rows
+        self._position = followed.position
         return [row for row in self._rows if row["kind"] == kind]
 
 

@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+from clearl.records.parts import RowFiles
 from clearl.records.run_dir import RunDir
 from clearl.records.schema import METRICS_FILE
 from clearl.storage.checkpoints import Saved
@@ -15,8 +16,9 @@ from clearl.storage.switch_weights import SWITCHES_DIR
 def copy_run(source: RunDir, target: Path, saved: Saved) -> int:
     """Copy a run up to its checkpoint; bytes of replay that were copied and not linked."""
     position = int(saved.json["metrics_position"])
-    with open(source.metrics_path, "rb") as rows, open(target / METRICS_FILE, "wb") as copy:
-        copy.write(rows.read(position))
+    with RowFiles(source.metrics_path) as rows, open(target / METRICS_FILE, "wb") as copy:
+        copy.write(rows.read(0, position))
+        copy.flush()
         os.fsync(copy.fileno())
     (target / "checkpoints").mkdir()
     shutil.copytree(saved.path, target / "checkpoints" / saved.path.name)

@@ -1,4 +1,4 @@
-"""Reading `metrics.jsonl`: whole rows only, whatever a crash or a bad disk left behind."""
+"""Reading `metrics.jsonl` and its closed parts: whole rows only, whatever a crash or a bad disk left behind."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import overload
 
 from clearl.errors import CorruptFileError
+from clearl.records.parts import Part, RowFiles
 from clearl.records.run_dir import read_meta
 from clearl.records.schema import Row, decode
 
@@ -36,10 +37,34 @@ def scan_rows(path: Path, *, thin: str | None = None) -> Scan:
 
     Of the rows of kind `thin`, only some and the last are read: enough to see their trend, in a fraction of the time.
     """
-    data = path.read_bytes() if path.exists() else b""
+    data, nbytes, lost = _all_bytes(path)
     rows: list[Row] = []
     damaged, torn = _scan(data, lambda row, start, end: rows.append(row), thin)
-    return Scan(rows, damaged, torn, max(0, _recorded_bytes(path.parent) - len(data)))
+    return Scan(rows, sorted({*damaged, *lost}), torn, max(0, _recorded_bytes(path.parent) - nbytes))
+
+
+def _all_bytes(path: Path) -> tuple[bytes, int, dict[int, str]]:
+    """Return the readable bytes of all rows, how many there are, and by line the files that cannot be read."""
+    try:
+        with RowFiles(path) as files:
+            pieces, lines, lost = list[bytes](), 0, dict[int, str]()
+            for chunk in files.chunks():
+                if isinstance(chunk, Part):
+                    lost[lines + 1] = str(chunk.path)
+                else:
+                    pieces.append(chunk)
+                    lines += chunk.count(b"\n")
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces), files.end, lost
+    except FileNotFoundError:
+        return b"", 0, {}
+    except CorruptFileError:  # the first row: what was before it is unknown
+        data = path.read_bytes()
+        return data, len(data), {1: str(path)}
+
+
+def row_lines(path: Path) -> list[bytes]:
+    """Return the lines of a metrics file and its parts, whole or not, for who looks at few of them."""
+    return _all_bytes(path)[0].split(b"\n")
 
 
 def _scan(data: bytes, keep: Callable[[Row, int, int], None], thin: str | None = None) -> tuple[list[int], bool]:
@@ -116,21 +141,29 @@ def follow(path: Path, position: Position | None = None, *, most_train_rows: int
     """
     position = position or Position()
     try:
-        file = path.open("rb")
+        with RowFiles(path) as files:
+            rewound = _ends_otherwise(files, position)
+            start = 0 if rewound else position.nbytes
+            data = b"".join(chunk for chunk in files.chunks(start) if isinstance(chunk, bytes))
+            end = files.end
     except FileNotFoundError:
         return Followed([], Position(), rewound=position.nbytes > 0)
-    with file:
-        file.seek(max(0, position.nbytes - len(position.last_bytes)))
-        rewound = file.read(len(position.last_bytes)) != position.last_bytes
-        if rewound:
-            file.seek(0)
-        start = file.tell()
-        data = file.read()
+    except CorruptFileError:  # the first row: what was before it is unknown
+        return Followed([], position)
     whole = data[: data.rfind(b"\n") + 1]
     if not whole:
         return Followed([], Position() if rewound else position, rewound)
-    after = Position(start + len(whole), whole[-_LAST_BYTES:])
+    after = Position(end - (len(data) - len(whole)), whole[-_LAST_BYTES:])
     return Followed(list(_readable(_thinned(whole.splitlines(), most_train_rows))), after, rewound)
+
+
+def _ends_otherwise(files: RowFiles, position: Position) -> bool:
+    """Return whether other bytes than before stand before a position: the run went back and wrote others."""
+    try:
+        before = files.read(max(0, position.nbytes - len(position.last_bytes)), position.nbytes)
+    except CorruptFileError:  # a part that was damaged since: nothing to compare with
+        return False
+    return before != position.last_bytes
 
 
 def _thinned(lines: list[bytes], most_train_rows: int | None) -> list[bytes]:
@@ -155,17 +188,20 @@ def read_rows(path: Path) -> list[Row]:
 
 def stored_rows(path: Path) -> StoredRows:
     """Read rows in the memory that the file takes."""
-    data, starts, ends = path.read_bytes() if path.exists() else b"", array("q"), array("q")
+    data, nbytes, lost = _all_bytes(path)
+    starts, ends = array("q"), array("q")
 
     def keep(row: Row, start: int, end: int) -> None:
         starts.append(start)
         ends.append(end)
 
+    if lost:
+        raise CorruptFileError(f"{next(iter(lost.values()))} is damaged or gone; put it back from a copy")
     damaged, _ = _scan(data, keep)
     if damaged:
         lines = ", ".join(map(str, damaged[:5]))
         raise CorruptFileError(f"{path}: line {lines} is damaged; delete it to read the rest")
-    if missing := max(0, _recorded_bytes(path.parent) - len(data)):
+    if missing := max(0, _recorded_bytes(path.parent) - nbytes):
         raise CorruptFileError(f"{path} has lost its last {missing} bytes; put it back from a copy")
     return StoredRows(data, starts, ends)
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from clearl.errors import CorruptFileError, RunDirectoryError, os_problem
+from clearl.records.parts import remove_parts
 from clearl.records.schema import METRICS_FILE, VERSION, plain, seal, unseal
 from clearl.storage.files import read_plain, write_atomically
 
@@ -118,6 +119,7 @@ class RunDir:
             for name in _OWN_DIRECTORIES:
                 if (self.path / name).is_dir():
                     shutil.rmtree(self.path / name)
+            remove_parts(self.metrics_path)
             for name in (CONFIG_FILE, METRICS_FILE):
                 (self.path / name).unlink(missing_ok=True)
 

@@ -47,6 +47,7 @@ _REQUIRED: dict[str, dict[str, tuple[type, ...]]] = {
     "fault": {"frames": _NUMBER, "worker": (str,), "problem": (str,), "wall_s": _NUMBER},
     "restart": {"frames": _NUMBER, "worker": (str,), "after_s": _NUMBER, "wall_s": _NUMBER},
     "resume": {"frames": _NUMBER, "updates": (int,), "wall_s": _NUMBER},
+    "continued": {"start_bytes": (int,)},
 }
 
 
@@ -148,6 +149,11 @@ def resume_row(*, frames: int, updates: int, wall_s: float) -> Row:
 def summary_row(values: Mapping[str, Any]) -> Row:
     """Build the row at the end of a run."""
     return {**values, "v": VERSION, "kind": "summary"}
+
+
+def continued_row(*, start_bytes: int) -> Row:
+    """Build the first row of a file whose earlier rows lie in closed parts; they take `start_bytes` bytes."""
+    return {"v": VERSION, "kind": "continued", "start_bytes": start_bytes}
 
 
 def check_row(row: Mapping[str, Any]) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from clearl.errors import CorruptFileError
+from clearl.errors import CorruptFileError, StorageError
+from clearl.records.parts import PART_NBYTES, RowFiles, close_part, read_start, remove_parts, reopen_part
 from clearl.records.schema import METRICS_FILE, Row, check_row, decode, encode
 from clearl.storage.files import storage_error
 
@@ -22,19 +23,28 @@ class MetricsWriter:
 
     Opening it drops a torn tail. With `position` (of a checkpoint) it drops all that was written after that as well,
     so that a resumed run does not count anything twice. Only rows that tell of a resume are kept: each happened.
+
+    Where the file has `part_nbytes` of rows, they are closed as a compressed part; see `clearl.records.parts`.
     """
 
-    def __init__(self, run_dir: Path, *, position: int | None = None) -> None:
+    def __init__(self, run_dir: Path, *, position: int | None = None, part_nbytes: int | None = None) -> None:
         self.path = Path(run_dir) / METRICS_FILE
+        self._part_nbytes = PART_NBYTES if part_nbytes is None else part_nbytes
+        self._next_part_nbytes = self._part_nbytes
+        kept = [] if position is None else _resume_rows(self.path, position)
         try:
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            if position is not None:
+                check_position(self.path.parent, position)
+                reopen_part(self.path, position)
+            self._file = self._opened()
         except OSError as error:
             raise storage_error(self.path, error) from error
         try:
+            self._start, self._header_nbytes = read_start(self._file, self.path)
             self._position = self._repair(position)
-            kept = _resume_rows(self._file, self._position)
-            os.ftruncate(self._file, self._position)
-            os.lseek(self._file, self._position, os.SEEK_SET)
+            os.ftruncate(self._file, self._offset)
+            os.lseek(self._file, self._offset, os.SEEK_SET)
+            remove_parts(self.path, self._start)
             for row in kept:
                 self.write(row)
         except OSError as error:
@@ -46,20 +56,27 @@ class MetricsWriter:
 
     @property
     def position(self) -> int:
-        """Bytes written so far: what a checkpoint keeps."""
+        """Bytes of rows written so far, in all parts: what a checkpoint keeps."""
         return self._position
+
+    @property
+    def _offset(self) -> int:
+        """The place of `position` in the file itself."""
+        return self._position - self._start + self._header_nbytes
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Append one row. If it does not fit on the disk, nothing of it stays and `StorageError` says so."""
         check_row(row)
+        if self._position - self._start >= self._next_part_nbytes:
+            self._close_part()
         line = encode(row)
         try:
             if os.write(self._file, line) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             with contextlib.suppress(OSError):
-                os.ftruncate(self._file, self._position)
-                os.lseek(self._file, self._position, os.SEEK_SET)
+                os.ftruncate(self._file, self._offset)
+                os.lseek(self._file, self._offset, os.SEEK_SET)
             raise storage_error(self.path, error, needed=len(line)) from error
         self._position += len(line)
 
@@ -85,10 +102,26 @@ class MetricsWriter:
 
     def _repair(self, position: int | None) -> int:
         """Return the byte after the last row to keep."""
-        if position is None:
-            return _end_of_last_row(self._file, os.fstat(self._file).st_size)
-        _check_position(self._file, self.path, position)
-        return position
+        if position is not None:
+            return position
+        end = _end_of_last_row(self._file, os.fstat(self._file).st_size)
+        return self._start + end - self._header_nbytes
+
+    def _opened(self) -> int:
+        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def _close_part(self) -> None:
+        """Close the rows so far as a part. Where the disk has no room for it they stay where they are."""
+        try:
+            close_part(self.path, self._file)
+        except StorageError:
+            self._next_part_nbytes += self._part_nbytes
+            return
+        os.close(self._file)
+        self._file = self._opened()
+        self._start, self._header_nbytes = read_start(self._file, self.path)
+        os.lseek(self._file, self._offset, os.SEEK_SET)
+        self._next_part_nbytes = self._part_nbytes
 
 
 def check_position(run_dir: Path, position: Any) -> None:
@@ -97,31 +130,40 @@ def check_position(run_dir: Path, position: Any) -> None:
     if type(position) is not int:
         raise CorruptFileError(f"the checkpoint does not say where in {path} it was taken")
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        with RowFiles(path) as files:
+            before = files.read(_row_start(files, position), position) if 0 <= position <= files.end else b""
+            ends = position == 0 or (before.endswith(b"\n") and _is_row(before))
+            there = files.end
     except OSError as error:
         if position == 0 and isinstance(error, FileNotFoundError):
             return
         raise CorruptFileError(f"{path} cannot be read: {error.strerror}") from None
-    try:
-        _check_position(file, path, position)
-    except OSError as error:
-        raise CorruptFileError(f"{path} cannot be read: {error.strerror}") from None
-    finally:
-        os.close(file)
-
-
-def _check_position(file: int, path: Path, position: int) -> None:
-    size = os.fstat(file).st_size
-    if position < 0 or position > size or _end_of_last_row(file, position) != position:
+    if not ends:
         raise CorruptFileError(
             f"{path} has no row that ends at byte {position}, where the checkpoint says it went on "
-            f"({size} bytes are there)"
+            f"({there} bytes are there)"
         )
 
 
-def _resume_rows(file: int, position: int) -> list[Row]:
+def _row_start(files: RowFiles, end: int) -> int:
+    """Return the byte after the last newline before the row that ends at byte `end`; every file begins with a row."""
+    first = max((start for start in (files.start, *(part.start for part in files.parts)) if start < end), default=0)
+    begin = end
+    while begin > first:
+        begin = max(first, begin - _CHUNK_BYTES)
+        found = files.read(begin, end - 1).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+    return first
+
+
+def _resume_rows(path: Path, position: int) -> list[Row]:
     """Return the rows behind byte `position` that record a resume."""
-    tail = os.pread(file, max(0, os.fstat(file).st_size - position), position)
+    try:
+        with RowFiles(path) as files:
+            tail = b"".join(chunk for chunk in files.chunks(position) if isinstance(chunk, bytes))
+    except (OSError, CorruptFileError):
+        return []
     lines = [line for line in tail.splitlines(keepends=True) if b'"kind":"resume"' in line and line.endswith(b"\n")]
     return [decode(line) for line in lines if _is_row(line)]
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from clearl.errors import CorruptFileError
+from clearl.records.reader import row_lines
 from clearl.records.schema import METRICS_FILE, decode
 from clearl.report.arms import label
 from clearl.report.figures import frames_axis
@@ -71,8 +72,7 @@ def draw(new_figure: Any, composed: dict[str, Shares]) -> Any:
 
 def _counts(run: Run) -> Iterator[tuple[float, dict[str, float]]]:
     """Frames and unrolls by task of the rows that count them: one in ten, so that the others need not be read."""
-    path = run.path / METRICS_FILE
-    for line in path.read_bytes().split(b"\n") if path.is_file() else ():
+    for line in row_lines(run.path / METRICS_FILE):
         if b'"by_task":{' not in line:
             continue
         try:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from clearl.errors import CorruptFileError
+from clearl.records.reader import row_lines
 from clearl.records.schema import METRICS_FILE, Row, decode
 from clearl.report.arms import label
 from clearl.report.figures import frames_axis
@@ -79,8 +80,7 @@ def _curves(run: Run) -> CurvesByName:
 
 def _rows(run: Run) -> Iterator[Row]:
     """Yield the rows with diagnostics: few, so that the others need not be read."""
-    path = run.path / METRICS_FILE
-    for line in path.read_bytes().split(b"\n") if path.is_file() else ():
+    for line in row_lines(run.path / METRICS_FILE):
         if b'"diagnostics":{' in line:
             try:
                 row = decode(line)
