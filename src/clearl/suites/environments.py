@@ -13,7 +13,7 @@ from clearl.config import RunConfig
 from clearl.spaces import TaskSpec
 from clearl.tasks.actions import MASK_KEY, TaskActions, common_actions, describe_actions
 from clearl.tasks.drawing import draw_record
-from clearl.tasks.filming import RENDER_MODE, Film, offered_modes
+from clearl.tasks.filming import RENDER_MODE, Camera, offered_modes
 from clearl.tasks.gymnasium_vectors import GymnasiumVector
 from clearl.tasks.loop import LoopEnvs, SingleEnv
 from clearl.tasks.observations import ObservationWriter, TaskObservations, common_observation, describe_observations
@@ -68,8 +68,8 @@ class EnvironmentSuite(ABC):
         return self._loop(task, partial(self.one, task), num_envs=num_envs, seed=seed)
 
     def make_scene(self, task: str, *, seed: int) -> Scene:
-        film = Film(task, partial(self.one, task, render_mode=RENDER_MODE), self._render_modes[task])
-        return Scene(self._loop(task, film.make_env, num_envs=1, seed=seed), film.develop)
+        camera = Camera(task, partial(self.one, task, render_mode=RENDER_MODE), self._render_modes[task])
+        return Scene(self._loop(task, camera.make_env, num_envs=1, seed=seed), camera.last_picture)
 
     def _loop(self, task: str, make: Callable[[], SingleEnv], *, num_envs: int, seed: int) -> LoopEnvs:
         observation, action = self.spec.observation, self.spec.action

@@ -19,6 +19,8 @@ from clearl.seeding import generator
 from clearl.suites.environments import EnvironmentSuite
 
 EPISODE_STEPS = 200
+CAMERA = "corner2"
+"""Sees the objects; from the default place the arm hides them."""
 GOALS_SEED = 0
 """Decides the goals of every task, which are the same in all runs."""
 CW10 = (
@@ -72,7 +74,7 @@ class ArmEnv:
         from gymnasium.spaces import Box, Dict, Discrete
 
         make, self._goals = _benchmark(task)
-        self._env, self._number = make(render_mode=render_mode), TASKS.index(task)
+        self._env, self._number = make(render_mode=render_mode, camera_name=CAMERA), TASKS.index(task)
         self.metadata, self.render_mode = self._env.metadata, render_mode
         self._env.set_task(self._goals[0])
         self._rng = generator(0, "metaworld")
@@ -100,7 +102,7 @@ class ArmEnv:
         return self._see(state), float(reward), bool(terminated), self._steps >= EPISODE_STEPS, info
 
     def render(self) -> np.ndarray:
-        return self._env.render()
+        return np.rot90(self._env.render(), 2)  # the camera hangs upside down
 
     def close(self) -> None:
         self._env.close()

@@ -93,7 +93,7 @@ class MiniGridSuite:
         return MiniGridEnvs(task, num_envs=num_envs, seed=seed)
 
     def make_scene(self, task: str, *, seed: int) -> Scene:
-        """Film the whole grid from above, with the agent's view lit up."""
+        """Film the whole grid from above."""
         envs = MiniGridEnvs(task, num_envs=1, seed=seed, render_mode="rgb_array")
         return Scene(envs, lambda frame: envs.draw(0))
 

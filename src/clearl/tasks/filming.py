@@ -27,7 +27,7 @@ def offered_modes(env: Any) -> tuple[str, ...]:
     return tuple((getattr(env, "metadata", None) or {}).get("render_modes") or ())
 
 
-class Film:
+class Camera:
     """Makes environments of one task that are drawn after every reset and step, and keeps the pictures."""
 
     def __init__(self, task: str, make: Callable[[], DrawnEnv], offered: Sequence[str]) -> None:
@@ -53,7 +53,7 @@ class Film:
             raise NoPictureError(f"{self._task} cannot draw itself here: {problem}") from error
         return _Filmed(env, self._pictures)
 
-    def develop(self, frame: np.ndarray) -> np.ndarray:
+    def last_picture(self, frame: np.ndarray) -> np.ndarray:
         """Return the picture of the last reset or step; `frame` is not needed for it."""
         first = self._pictures[0]  # a later one is of the episode that follows in the same step
         self._pictures.clear()
