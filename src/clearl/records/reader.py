@@ -170,7 +170,7 @@ def _thinned(lines: list[bytes], most_train_rows: int | None) -> list[bytes]:
     if most_train_rows is None or len(lines) <= most_train_rows:
         return lines
     trained = [number for number, line in enumerate(lines) if _TRAIN_MARK in line]
-    every = -(-len(trained) // most_train_rows)
+    every = max(1, -(-len(trained) // most_train_rows))
     dropped = set(trained) - set(trained[every - 1 :: every]) - set(trained[-1:])
     return [line for number, line in enumerate(lines) if number not in dropped]
 

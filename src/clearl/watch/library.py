@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from clearl.errors import ClearlError
 from clearl.records.reader import Position, follow
@@ -19,6 +20,7 @@ from clearl.watch.series import RunSeries
 
 _MOST_RUNS = 2_000
 _MOST_DEPTH = 6
+VIDEOS = "videos"
 _VIDEO_SUFFIXES = (".mp4", ".webm", ".gif")
 _TAIL_BYTES = 32_768
 _MOST_CONFIG_BYTES = 200_000
@@ -38,7 +40,11 @@ class WatchedRun:
 
     def stamp(self) -> tuple[Any, ...]:
         """Changes whenever there is something new to show."""
-        return tuple(_stamp(self.path / name) for name in (METRICS_FILE, META_FILE))
+        return _stamp(self.path / METRICS_FILE), self.meta_stamp(), _video(self.path)
+
+    def meta_stamp(self) -> tuple[int, int, int] | None:
+        """Changes with the state of the run, as the list of runs shows it."""
+        return _stamp(self.path / META_FILE)
 
     def summary(self) -> dict[str, Any]:
         """Return a line of the list of runs: from the meta data and the end of the metrics, without reading it all."""
@@ -57,7 +63,17 @@ class WatchedRun:
                 self._series.update(row)
             content = self._series.to_json()
         summary = self.summary()
-        return {**summary, **content, "config": _config(self.path), "video": _video(self.path), "gone": self.gone}
+        video, written = _video(self.path), _stamp(self.path / METRICS_FILE)
+        return {
+            **summary, **content, "config": _config(self.path), "gone": self.gone,
+            "video": video and video.name, "video_stamp": video and video.stamp,
+            "silent_s": max(0.0, time.time() - written[0] / 1e9) if written else None,
+        }  # fmt: skip
+
+    def video_file(self) -> Path | None:
+        """Return the video that the page shows."""
+        video = _video(self.path)
+        return video and self.path / VIDEOS / video.name
 
     @property
     def gone(self) -> bool:
@@ -171,11 +187,20 @@ def _config(path: Path) -> str:
         return ""
 
 
-def _video(path: Path) -> str | None:
-    """Return the newest video in the run directory, by its name."""
-    folder = path / "videos"
+class Video(NamedTuple):
+    """A file in the folder of videos, and when it was written."""
+
+    name: str
+    stamp: str
+    """As text: its nanoseconds are more than JavaScript's numbers hold."""
+
+
+def _video(path: Path) -> Video | None:
+    """Return the newest video of a run."""
     try:
-        files = [file for file in folder.iterdir() if file.suffix in _VIDEO_SUFFIXES and file.is_file()]
-        return max(files, key=lambda file: file.stat().st_mtime_ns).name if files else None
+        files = [file for file in (path / VIDEOS).iterdir() if file.suffix in _VIDEO_SUFFIXES and file.is_file()]
+        written = {file.name: file.stat().st_mtime_ns for file in files}
     except OSError:
         return None
+    newest = max(written, key=lambda name: written[name], default=None)
+    return None if newest is None else Video(newest, str(written[newest]))

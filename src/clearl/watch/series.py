@@ -12,6 +12,8 @@ from clearl.records.schema import Row
 MOST_POINTS = 2_000
 """Points of one curve that are kept and sent; more than a screen has columns."""
 _MOST_EVENTS = 200
+_MOST_SEGMENTS, _MOST_SWITCHES = 400, 100
+"""Of a plan that has more, those around the present one are sent, and the newest columns of the matrix."""
 
 
 class BucketedCurves:
@@ -127,16 +129,27 @@ class RunSeries:
         return {
             "frames": self.frames, "updates": self.updates, "wall_s": self.wall_s, "training": self.training,
             "rows": self.rows, "fps": _number(last.get("fps")), "lag_updates": _number(last.get("lag_updates")),
-            "segments": [_segment(index, row) for index, row in sorted(self._segments.items())],
+            "segments": [_segment(index, row) for index, row in self._present_segments()],
+            "planned_segments": len(self._segments),
             "evaluations": {task: curves.to_json() for task, curves in self._evaluations.items()},
             "latest": self._latest,
-            "switches": [{"segment": index, "returns": self._switches[index]} for index in sorted(self._switches)],
+            "switches": [
+                {"segment": index, "returns": self._switches[index]}
+                for index in sorted(self._switches)[-_MOST_SWITCHES:]
+            ],
             "train": self._train.to_json(),
             "episodes": last.get("episodes", {}), "shares": last.get("shares", {}),
             "replay": {"by_task": self._by_task, **_mapping(last.get("replay"))},
             "health": last.get("health", {}), "seconds": last.get("seconds", {}),
             "events": list(self._events), "counts": self._counts,
         }  # fmt: skip
+
+    def _present_segments(self) -> list[tuple[int, Row]]:
+        """Return the segments by index; of very many, those around the present one."""
+        ordered = sorted(self._segments.items())
+        begun = sum((_number(row.get("start_frames")) or 0) <= self.frames for _, row in ordered)
+        first = max(0, min(begun - _MOST_SEGMENTS // 2, len(ordered) - _MOST_SEGMENTS))
+        return ordered[first : first + _MOST_SEGMENTS]
 
 
 def _segment(index: int, row: Row) -> dict[str, Any]:

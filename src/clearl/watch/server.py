@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from clearl.errors import ConfigError
-from clearl.watch.library import Library, WatchedRun
+from clearl.watch.library import VIDEOS, Library, WatchedRun
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 POLL_S = 0.5
@@ -78,6 +78,14 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 60
 
     def do_GET(self) -> None:
+        try:
+            self._answer()
+        except OSError:
+            raise  # the browser has gone, or the run's files have
+        except Exception as error:  # noqa: BLE001 - the page says what is wrong instead of waiting
+            self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
+
+    def _answer(self) -> None:
         url = urlsplit(self.path)
         if not self._host_is_ours():
             return self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "unknown host")
@@ -126,11 +134,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _video(self, run: WatchedRun, rest: Sequence[str]) -> None:
         """Send only a file that the run lists itself: no path can lead out of its directory."""
-        name = run.snapshot()["video"]
-        if len(rest) != 2 or rest[0] != "videos" or rest[1] != name or not isinstance(name, str):
+        file = run.video_file()
+        if file is None or list(rest) != [VIDEOS, file.name]:
             return self._refuse(HTTPStatus.NOT_FOUND, "no such video")
-        data = (run.path / "videos" / name).read_bytes()
-        self._send(HTTPStatus.OK, data, mimetypes.guess_type(name)[0] or "application/octet-stream")
+        self._send(HTTPStatus.OK, file.read_bytes(), mimetypes.guess_type(file.name)[0] or "application/octet-stream")
 
     def _events(self, ids: Sequence[str]) -> None:
         """Send events: `runs` when a run appears, disappears or changes its state, `run` when one has new rows."""
@@ -144,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
         while not self.server.stopping:
             runs = {run.id: run for run in self.server.library.runs()}
             seen: dict[str, Any] = {key: runs[key].stamp() for key in ids if key in runs}
-            seen["list"] = [(run.id, run.stamp()[1]) for run in runs.values()]
+            seen["list"] = [(run.id, run.meta_stamp()) for run in runs.values()]
             for key, stamp in seen.items():
                 if key in stamps and stamps[key] != stamp:
                     self._event("runs" if key == "list" else "run", key)

@@ -126,7 +126,7 @@ def test_strangers_names_are_text_and_nothing_is_wider_than_the_window(
     wait_for(lambda: page.evaluate("document.documentElement.dataset.theme") == "dark")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     with page.expect_download() as download:
-        page.locator(".card header button").first.click()
+        page.get_by_role("button", name="save").first.click()
     assert Path(download.value.path()).read_bytes().startswith(b"\x89PNG")
     assert tab.problems == []
 
@@ -142,3 +142,68 @@ def test_an_address_opens_the_same_runs_again(
     wait_for(lambda: page.inner_text(".head h2") == "two")
     other = open_tab(page.url).page
     wait_for(lambda: other.locator(".head h2").count() and other.inner_text(".head h2") == "two")
+
+
+def test_the_ribbon_says_and_shows_where_the_run_is(
+    make_run: Callable[..., Path], open_tab: Callable[..., Any], watching: WatchServer
+) -> None:
+    make_run("clear", 0, name="half", until=0.5, status="running", tasks=("a", "b"), cycles=2)
+    page = open_tab(watching.url).page
+    ribbon = page.locator("canvas.ribbon")
+    wait_for(lambda: ribbon.count() and "now: segment" in ribbon.get_attribute("aria-label"))
+    assert ribbon.get_attribute("aria-label").endswith("now: segment 3 of 4, a")
+    colours = page.evaluate(
+        """() => { const c = document.querySelector("canvas.ribbon"), d = c.getContext("2d"), y = c.height - 2;
+        return [0.2, 0.3, 0.5, 0.6, 0.8].map((x) => [...d.getImageData(Math.round(x * c.width), y, 1, 1).data]); }"""
+    )
+    a, b, now, a_again, later = (tuple(colour[:3]) for colour in colours)
+    assert a == (0x00, 0x72, 0xB2) == a_again and b == (0xD5, 0x5E, 0x00) and now == (0x1B, 0x23, 0x30)
+    assert later not in (a, b), "what is still to come is pale"
+
+
+def test_a_run_that_was_killed_is_noticed(
+    make_run: Callable[..., Path], open_tab: Callable[..., Any], watching: WatchServer
+) -> None:
+    path = make_run("clear", 0, name="one", until=0.5, status="running")
+    page = open_tab(watching.url).page
+    wait_for(lambda: page.locator(".head h2").count() and page.inner_text(".head h2") == "one")
+    assert page.inner_text(".head .warn") == ""
+    os.utime(path / "metrics.jsonl", (1_000, 1_000))
+    wait_for(lambda: "no new row for" in page.inner_text(".head .warn"))
+
+
+def test_each_task_can_be_drawn_on_its_own_scale(
+    make_run: Callable[..., Path], open_tab: Callable[..., Any], watching: WatchServer
+) -> None:
+    make_run("clear", 0, name="one", returns=lambda task, share: 50 + 100 * share if task == "a" else -share)
+    page = open_tab(watching.url).page
+    drawn = "() => [...state.panels.values()][0]?.returns.uplot?.data.slice(1).map((line) => [line[0], line.at(-1)])"
+    wait_for(lambda: (page.evaluate(drawn) or [None])[0] == [50, 150])
+    page.keyboard.press("s")
+    wait_for(lambda: page.evaluate(drawn)[0] == [0, 1])
+    assert page.evaluate(drawn)[2] == [1, 0]
+    assert page.locator(".legend span").all_inner_texts()[:2] == ["a 150", "b -1"], "the legend keeps the scores"
+    page.locator(".scales").click()
+    wait_for(lambda: page.evaluate(drawn)[0] == [50, 150])
+
+
+def test_keys_walk_through_the_runs_that_the_filter_leaves(
+    make_run: Callable[..., Path], open_tab: Callable[..., Any], watching: WatchServer
+) -> None:
+    for number, name in enumerate(("apple", "berry", "avocado")):
+        make_run("clear", number, name=name)
+    page = open_tab(watching.url).page
+    wait_for(lambda: page.locator("#runs li").count() == 3)
+    page.keyboard.press("/")
+    page.keyboard.type("avo")
+    wait_for(lambda: page.locator("#runs li").count() == 1)
+    page.evaluate("document.activeElement.blur()")
+    for _ in range(2):
+        page.keyboard.press("j")
+        wait_for(lambda: page.inner_text(".head h2") == "avocado")
+    page.fill("#filter", "")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("j")
+    wait_for(lambda: page.inner_text(".head h2") == "berry")
+    page.keyboard.press("k")
+    wait_for(lambda: page.inner_text(".head h2") == "avocado")

@@ -78,3 +78,16 @@ def test_what_replay_holds_of_each_task_is_shown_until_a_row_says_otherwise() ->
     series.update({**a_train_row(1), "replay": {"held": 3, "by_task": held}})
     series.update({**a_train_row(2), "replay": {"held": 4}})
     assert series.to_json()["replay"] == {"held": 4, "by_task": held}
+
+
+def test_of_very_many_segments_those_around_now_are_sent() -> None:
+    series = RunSeries()
+    for index in range(3_000):
+        series.update(segment_row(tasks=["a"], start_frames=index * 10, end_frames=index * 10 + 10, index=index))
+        evaluated = eval_row(task="a", frames=index * 10, mean_return=1.0, episodes=1, updates=0, wall_s=0.0)
+        if index < 1_000:
+            series.update({**evaluated, "switch": True, "segment": index})
+    drawn = series.to_json()
+    assert drawn["planned_segments"] == 3_000
+    assert [segment["index"] for segment in drawn["segments"]] == list(range(800, 1_200)), "now is at frame 9,990"
+    assert [switch["segment"] for switch in drawn["switches"]] == list(range(900, 1_000))

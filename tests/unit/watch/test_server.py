@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import shutil
 import threading
 import time
@@ -103,6 +104,26 @@ def test_events_tell_of_new_rows_and_new_runs_within_two_seconds(make_run: Calla
         connection.close()
 
 
+def test_a_video_that_is_written_again_is_told_and_shown_anew(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    path = make_run("clear", 0)
+    (path / "videos").mkdir()
+    with serving(tmp_path) as server:
+        (run,) = get_json(server, "/api/runs")
+        address = f"/api/runs/{run['id']}"
+        watched = server.library.get(run["id"])
+        assert watched is not None and get_json(server, address)["video"] is None
+        stamps = {watched.stamp()}
+        for number in range(2):
+            (path / "videos" / "play.gif.7.tmp").write_bytes(b"half")
+            assert watched.stamp() in stamps, "a video under way is not shown"
+            (path / "videos" / "play.gif.7.tmp").rename(path / "videos" / "play.gif")
+            os.utime(path / "videos" / "play.gif", ns=(number, number))
+            shown = get_json(server, address)
+            assert (shown["video"], shown["video_stamp"]) == ("play.gif", str(number))
+            stamps.add(watched.stamp())
+        assert len(stamps) == 3, "each one is told"
+
+
 def test_another_sites_name_for_this_address_is_refused(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         assert get(server, "/api/runs", Host="evil.example")[0] == 421
@@ -169,9 +190,7 @@ def test_bad_arguments_are_one_line(tmp_path: Path) -> None:
         serve([tmp_path], port=server.server_port)
 
 
-def test_a_hundred_runs_of_ten_megabytes_are_listed_in_three_seconds(
-    make_run: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_hundred_runs_of_ten_megabytes_open_in_three_seconds(make_run: Callable[..., Path], tmp_path: Path) -> None:
     path = make_run("clear", 0)
     line = (path / "metrics.jsonl").read_bytes().splitlines(keepends=True)[-1]
     (path / "metrics.jsonl").write_bytes(line * (10_000_000 // len(line)))
@@ -182,5 +201,7 @@ def test_a_hundred_runs_of_ten_megabytes_are_listed_in_three_seconds(
             (other / name).hardlink_to(path / name)
     with serving(tmp_path) as server:
         began = time.monotonic()
-        assert len(get_json(server, "/api/runs")) == 100
+        runs = get_json(server, "/api/runs")
+        assert len(runs) == 100
+        assert get_json(server, f"/api/runs/{runs[50]['id']}")["rows"] > 1_000
         assert time.monotonic() - began < 3.0

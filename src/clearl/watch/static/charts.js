@@ -40,7 +40,7 @@ class Chart {
     this.legend = element("div", { class: "legend" });
     const save = element("button", { text: "save", title: "save this figure as PNG", on: { click: () => this.save() } });
     this.node = element("section", { class: options.wide ? "card wide" : "card" },
-      element("header", {}, element("h3", { text: title }), save), this.plot, this.legend);
+      element("header", {}, element("h3", { text: title }), ...(options.buttons ?? []), save), this.plot, this.legend);
     this.key = null;
     this.observer = new ResizeObserver(() => this.resize());
     this.observer.observe(this.plot);
@@ -60,7 +60,7 @@ class Chart {
       this.uplot = new uPlot(this.settings(lines), data, this.plot);
     }
     this.legend.replaceChildren(...lines.filter((line) => line.label).map((line) => {
-      const entry = element("span", { text: `${line.label} ${shortNumber(lastOf(line.values))}` });
+      const entry = element("span", { text: `${line.label} ${shortNumber(line.last ?? lastOf(line.values))}` });
       entry.style.setProperty("--swatch", line.colour);
       return entry;
     }));
@@ -118,19 +118,26 @@ function lastOf(values) {
   return null;
 }
 
-/* The plan over frames, each segment in its task's colour, with a line at "now". */
-function drawRibbon(canvas, segments, tasks, now, end) {
+/* Black or white, whichever can be read on a colour. */
+function inkOn(colour) {
+  const [red, green, blue] = [1, 3, 5].map((place) => parseInt(colour.slice(place, place + 2), 16) / 255).map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 ? "#000000" : "#ffffff";
+}
+
+/* The plan from frame `begin` to `end`, each segment in its task's colour, with a line at "now". */
+function drawRibbon(canvas, segments, tasks, now, begin, end) {
   const ratio = devicePixelRatio || 1;
   const width = canvas.clientWidth * ratio, height = canvas.clientHeight * ratio;
   if (!width) return;
   canvas.width = width;
   canvas.height = height;
-  const draw = canvas.getContext("2d"), last = Math.max(end || 0, now || 0, 1);
+  const draw = canvas.getContext("2d"), last = Math.max(end || 0, now || 0, begin + 1);
+  const place = (frames) => ((frames - begin) / (last - begin)) * width;
   draw.fillStyle = cssColour("--back");
   draw.fillRect(0, 0, width, height);
   for (const segment of segments) {
     if (segment.start_frames === null) continue;
-    const left = (segment.start_frames / last) * width, right = ((segment.end_frames ?? last) / last) * width;
+    const left = place(segment.start_frames), right = place(segment.end_frames ?? last);
     let top = 0;
     segment.tasks.forEach((task, place) => {
       const share = segment.weights ? segment.weights[place] : 1 / segment.tasks.length;
@@ -141,13 +148,23 @@ function drawRibbon(canvas, segments, tasks, now, end) {
     });
     draw.globalAlpha = 1;
     if (segment.tasks.length === 1 && right - left > 60 * ratio) {
-      draw.fillStyle = "#ffffff";
+      draw.fillStyle = segment.start_frames <= now ? inkOn(colourOf(tasks.indexOf(segment.tasks[0]))) : cssColour("--ink");
       draw.font = `600 ${11 * ratio}px system-ui`;
       draw.fillText(segment.tasks[0], left + 6 * ratio, height / 2 + 4 * ratio, right - left - 10 * ratio);
     }
   }
+  drawNow(draw, place(now), width, height, ratio);
+}
+
+/* A line and the word, on the side where there is room for it. */
+function drawNow(draw, at, width, height, ratio) {
   draw.fillStyle = cssColour("--ink");
-  draw.fillRect((now / last) * width - ratio, 0, 2 * ratio, height);
+  draw.fillRect(Math.min(Math.max(at - ratio, 0), width - 2 * ratio), 0, 2 * ratio, height);
+  draw.font = `600 ${9 * ratio}px system-ui`;
+  const word = draw.measureText("now").width + 6 * ratio, left = at + word > width ? at - word : at;
+  draw.fillRect(left, 0, word, 12 * ratio);
+  draw.fillStyle = cssColour("--paper");
+  draw.fillText("now", left + 3 * ratio, 9 * ratio);
 }
 
 /* Score of every task at the end of every segment; shaded from the worst to the best that the task has had. */
@@ -168,7 +185,6 @@ function matrixTable(run, tasks) {
       if (value !== null && high > low) {
         const share = (value - low) / (high - low);
         cell.style.background = `color-mix(in srgb, ${colourOf(0)} ${Math.round(share * 75)}%, var(--paper))`;
-        if (share > 0.6) cell.style.color = "#ffffff";
       }
       return cell;
     }));

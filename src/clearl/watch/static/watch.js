@@ -1,7 +1,7 @@
 "use strict";
 /* State and flow: which runs are chosen (in the address), their data, and the parts of the page that show it. */
 
-const state = { runs: [], chosen: [], data: new Map(), panels: new Map(), events: null, compare: null };
+const state = { runs: [], chosen: [], data: new Map(), panels: new Map(), events: null, compare: null, relative: false };
 const main = document.getElementById("main");
 
 const SMALL_CHARTS = [
@@ -92,10 +92,13 @@ function connection(text) {
 
 /* ---- the list of runs ---- */
 
-function drawList() {
+function filteredRuns() {
   const wanted = document.getElementById("filter").value.toLowerCase();
-  const shown = state.runs.filter((run) => `${run.name} ${run.arm ?? ""} ${run.method ?? ""} ${run.suite ?? ""}`.toLowerCase().includes(wanted));
-  document.getElementById("runs").replaceChildren(...shown.map((run) => {
+  return state.runs.filter((run) => `${run.name} ${run.arm ?? ""} ${run.method ?? ""} ${run.suite ?? ""}`.toLowerCase().includes(wanted));
+}
+
+function drawList() {
+  document.getElementById("runs").replaceChildren(...filteredRuns().map((run) => {
     const box = element("input", { type: "checkbox", "aria-label": `compare ${run.name}` });
     box.checked = state.chosen.includes(run.id);
     box.addEventListener("change", () => toggle(run.id));
@@ -156,16 +159,16 @@ function drawCompare() {
 
 function makePanel() {
   const parts = {
-    title: element("h2"), status: element("span", { class: "pill" }), facts: element("dl", { class: "facts" }),
+    title: element("h2"), status: element("span", { class: "pill" }), silence: element("span", { class: "warn", role: "status" }), facts: element("dl", { class: "facts" }),
     ribbon: element("canvas", { class: "ribbon", role: "img", "aria-label": "the plan of the run and where it stands" }),
-    cards: element("div", { class: "cards" }), returns: new Chart("return of every task (thick while it is trained)", { wide: true }),
+    cards: element("div", { class: "cards" }), returns: new Chart("return of every task (thick while it is trained)", { wide: true, buttons: [scaleButton()] }),
     matrix: element("section", { class: "card wide" }), memory: element("section", { class: "card" }),
     health: element("section", { class: "card" }), events: element("section", { class: "card" }), video: element("section", { class: "card" }),
-    config: element("pre"), charts: new Map(), videoName: null,
+    config: element("pre"), charts: new Map(), videoStamp: null, heard: null,
   };
   const settings = element("details", { class: "card wide" }, element("summary", { text: "settings" }), parts.config);
   parts.cards.append(parts.returns.node, parts.matrix, parts.memory, parts.health, parts.events, parts.video, settings);
-  parts.node = element("article", { class: "run" }, element("div", { class: "head" }, parts.title, parts.status), parts.facts, parts.ribbon, parts.cards);
+  parts.node = element("article", { class: "run" }, element("div", { class: "head" }, parts.title, parts.status, parts.silence), parts.facts, parts.ribbon, parts.cards);
   parts.settings = settings;
   return parts;
 }
@@ -177,10 +180,15 @@ function show(id) {
   const status = run.gone ? "gone" : run.status;
   panel.title.textContent = run.name;
   panel.status.textContent = run.gone ? "directory deleted" : status;
+  panel.heard = Date.now() - 1000 * (run.silent_s ?? 0);
+  showSilence(panel, run);
   panel.status.className = `pill ${status}`;
   drawFacts(panel.facts, run);
   const ends = run.segments.map((segment) => segment.end_frames ?? 0);
-  drawRibbon(panel.ribbon, run.segments, tasks, run.frames, Math.max(run.total_frames ?? 0, ...ends));
+  const whole = run.segments.length === run.planned_segments;
+  const begin = whole ? 0 : run.segments[0].start_frames, end = Math.max(whole ? run.total_frames ?? 0 : 0, ...ends);
+  drawRibbon(panel.ribbon, run.segments, tasks, run.frames, begin, end);
+  panel.ribbon.setAttribute("aria-label", ribbonText(run));
   panel.returns.draw(returnLines(run, tasks));
   drawMatrix(panel.matrix, run, tasks);
   drawSmallCharts(panel, run);
@@ -190,6 +198,23 @@ function show(id) {
   drawVideo(panel, run, id);
   panel.config.textContent = run.config;
   drawCompare();
+}
+
+/* A killed run cannot say so: its rows just end. */
+function showSilence(panel, run) {
+  const seconds = (Date.now() - panel.heard) / 1000;
+  const silent = run.status === "running" && !run.gone && seconds > 60;
+  panel.silence.textContent = silent ? `no new row for ${duration(seconds)}: it hangs, was killed, or evaluates for long` : "";
+}
+
+setInterval(() => {
+  for (const [id, panel] of state.panels) if (panel.heard && state.data.has(id)) showSilence(panel, state.data.get(id));
+}, 1000);
+
+function ribbonText(run) {
+  const now = [...run.segments].reverse().find((segment) => (segment.start_frames ?? Infinity) <= run.frames);
+  const here = now ? `segment ${now.index + 1} of ${run.planned_segments}, ${now.tasks.join(" and ")}` : "not begun";
+  return `the plan of the run; now: ${here}`;
 }
 
 function drawFacts(node, run) {
@@ -213,15 +238,32 @@ function duration(seconds) {
 /* Two lines for a task: a thin one throughout, a thick one where the task is being trained. */
 function returnLines(run, tasks) {
   return tasks.filter((task) => run.evaluations[task]).flatMap((task) => {
-    const { frames, values } = run.evaluations[task], returns = values.return ?? frames.map(() => null);
+    const { frames, values } = run.evaluations[task], given = values.return ?? frames.map(() => null);
+    const returns = state.relative ? onOwnScale(given) : given;
     const colour = colourOf(tasks.indexOf(task)), dash = dashOf(tasks.indexOf(task));
     const spans = run.segments.filter((segment) => segment.tasks.includes(task) && segment.start_frames !== null);
     const trained = frames.map((at, index) => spans.some((span) => at >= span.start_frames && at <= (span.end_frames ?? Infinity)) ? returns[index] : null);
     return [
-      { label: task, colour, dash, width: 1.2, points: frames.length < 150, frames, values: returns },
+      { label: task, colour, dash, width: 1.2, points: frames.length < 150, frames, values: returns, last: lastOf(given) },
       { label: "", colour, dash: [], width: 3.5, frames, values: trained, spanGaps: false },
     ];
   });
+}
+
+/* From 0, the lowest that the task has had, to 1, its highest: games with small scores are seen next to large ones. */
+function onOwnScale(values) {
+  const known = values.filter((value) => value !== null), low = Math.min(...known), high = Math.max(...known);
+  return values.map((value) => value === null || high === low ? value && 0 : (value - low) / (high - low));
+}
+
+function scaleButton() {
+  return element("button", { class: "scales", text: "scales", title: "each task from its lowest to its highest return (s)", "aria-pressed": String(state.relative), on: { click: flipScales } });
+}
+
+function flipScales() {
+  state.relative = !state.relative;
+  for (const button of document.querySelectorAll(".scales")) button.setAttribute("aria-pressed", String(state.relative));
+  state.chosen.forEach(show);
 }
 
 function drawMatrix(node, run, tasks) {
@@ -273,9 +315,9 @@ function drawEvents(node, run) {
 
 function drawVideo(panel, run, id) {
   panel.video.hidden = !run.video;
-  if (!run.video || run.video === panel.videoName) return;
-  panel.videoName = run.video;
-  const source = `api/runs/${encodeURIComponent(id)}/videos/${encodeURIComponent(run.video)}`;
+  if (!run.video || run.video_stamp === panel.videoStamp) return;
+  panel.videoStamp = run.video_stamp;
+  const source = `api/runs/${encodeURIComponent(id)}/videos/${encodeURIComponent(run.video)}?at=${run.video_stamp}`;
   const shown = run.video.endsWith(".gif") ? element("img", { src: source, alt: run.video }) : element("video", { src: source, controls: "", loop: "", muted: "" });
   panel.video.replaceChildren(element("h3", { text: `last video: ${run.video}` }), shown);
 }
@@ -301,17 +343,18 @@ function flipHelp() {
 }
 
 function step(by) {
-  if (!state.runs.length) return;
-  const place = state.runs.findIndex((run) => run.id === state.chosen[0]);
-  choose([state.runs[(place + by + state.runs.length) % state.runs.length].id]);
+  const runs = filteredRuns();
+  if (!runs.length) return;
+  const place = runs.findIndex((run) => run.id === state.chosen[0]);
+  choose([runs[(place < 0 && by < 0 ? -1 : place + by + runs.length) % runs.length].id]);
 }
 
 function addNext() {
-  const next = state.runs.find((run) => !state.chosen.includes(run.id));
+  const next = filteredRuns().find((run) => !state.chosen.includes(run.id));
   if (next) toggle(next.id);
 }
 
-const KEYS = { j: () => step(1), k: () => step(-1), x: addNext, d: flipTheme, "?": flipHelp, "/": () => document.getElementById("filter").focus() };
+const KEYS = { j: () => step(1), k: () => step(-1), x: addNext, d: flipTheme, s: flipScales, "?": flipHelp, "/": () => document.getElementById("filter").focus() };
 document.addEventListener("keydown", (event) => {
   if (event.target.matches("input[type=search]") || event.ctrlKey || event.metaKey || event.altKey || !KEYS[event.key]) return;
   event.preventDefault();
