@@ -1,11 +1,15 @@
-"""`clearl sweep`: two files, interrupted by nothing, one report each; a second time nothing is run."""
+"""`clearl sweep`: two files, a report each; interrupted it goes on, finished it runs nothing, failed it reports."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+from served import hear_ctrl_c
 
 FILE = """
 title: {title}
@@ -61,3 +65,33 @@ def test_a_method_of_ones_own_is_swept_over_once_its_module_is_asked_for(tmp_pat
     asked = [*command, "--imports", "examples.own_method"]
     done = subprocess.run(asked, capture_output=True, text=True, env=environment, cwd=root, timeout=100)
     assert done.stdout.split() == ["own/own/seed-0"], done.stderr
+
+
+def test_an_interrupted_sweep_goes_on_where_it_was_and_ends_in_a_report(tmp_path: Path) -> None:
+    file, out = tmp_path / "long.yaml", tmp_path / "out"
+    long = FILE.replace("frames_per_visit: 640", "frames_per_visit: 6_400, checkpoint_every_frames: 1_000")
+    file.write_text(long.format(title="long"))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "clearl", "sweep", str(file), "--out", str(out), "--jobs", "2"]
+    metrics = [out / "runs" / "long" / arm / "seed-0" / "metrics.jsonl" for arm in ("sequential", "clear")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=hear_ctrl_c) as first:
+        while not all(path.exists() and '"kind":"train"' in path.read_text() for path in metrics):
+            assert first.poll() is None, "it ended before it could be interrupted"
+            time.sleep(0.05)
+        first.send_signal(signal.SIGINT)
+        told, _ = first.communicate(timeout=120)
+    assert first.returncode == 130 and told.endswith("stopped; the same command goes on from here\n")
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=280)
+    assert done.returncode == 0, done.stderr
+    assert (out / "status.txt").read_text() == "2 of 2 runs finished\n"
+    assert all(path.read_text().count('"kind":"resume"') == 1 for path in metrics), "each went on from its checkpoint"
+    assert "long" in (out / "reports" / "long" / "index.html").read_text()
+
+
+def test_runs_that_fail_do_not_keep_the_others_from_the_report(tmp_path: Path) -> None:
+    file, out = tmp_path / "half.yaml", tmp_path / "out"
+    broken = "arms: {fine: {method: clear}, broken: {method: clear, suite: 'gym:CartPole-v1', tasks: [NoSuch-v0]}}"
+    file.write_text(FILE.format(title="half").replace("arms: [sequential, clear]", broken))
+    done = sweep(str(file), "--out", str(out))
+    assert done.returncode == 1 and "1 runs failed" in done.stderr, done.stdout + done.stderr
+    assert "half" in (out / "reports" / "half" / "index.html").read_text()

@@ -20,7 +20,7 @@ def served(arguments: Sequence[str], directory: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "clearl", "watch", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     with subprocess.Popen(
-        command, cwd=directory, env=environment, stdout=subprocess.PIPE, text=True, preexec_fn=_hear_ctrl_c
+        command, cwd=directory, env=environment, stdout=subprocess.PIPE, text=True, preexec_fn=hear_ctrl_c
     ) as server:
         assert server.stdout is not None
         address = re.search(r"http://\S+", server.stdout.readline())
@@ -30,6 +30,6 @@ def served(arguments: Sequence[str], directory: Path) -> Iterator[str]:
         assert server.wait(timeout=60) == 0, "Ctrl-C ends it in order"
 
 
-def _hear_ctrl_c() -> None:
+def hear_ctrl_c() -> None:
     """Undo that shells let what they start in the background ignore Ctrl-C, tests and what they start included."""
     signal.signal(signal.SIGINT, signal.default_int_handler)

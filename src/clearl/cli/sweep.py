@@ -59,11 +59,13 @@ def main(argv: list[str]) -> int:
 
     jobs = args.jobs or cores()
     print(f"{len(runs)} runs, {jobs} at a time, in {out}", flush=True)
-    complete = run_all(runs, out, jobs=jobs)
-    for sweep in sweeps:
-        done = [out / run.path for run in sweep.runs if is_finished(out / run.path)]
-        if done:
-            show_report(done, out / "reports" / sweep.name, title=sweep.title)
+    try:
+        complete = run_all(runs, out, jobs=jobs)
+    finally:  # of what there is, where some runs failed, too
+        for sweep in sweeps:
+            done = [out / run.path for run in sweep.runs if is_finished(out / run.path)]
+            if done:
+                show_report(done, out / "reports" / sweep.name, title=sweep.title)
     if not complete:
         print("stopped; the same command goes on from here")
     return 0 if complete else INTERRUPTED
