@@ -18,6 +18,7 @@ import clearl
 from clearl.cli.main import main
 from clearl.experiment import run
 from clearl.records.reader import read_rows
+from clearl.records.schema import METRICS_FILE
 
 KINDS: dict[str, dict[str, Any]] = {
     "FrozenLake-v1": {},
@@ -33,7 +34,7 @@ def test_a_kind_is_trained_evaluated_filmed_exported_and_played(env_id: str, tmp
     changes = {"suite": f"gym:{env_id}", "tasks": (), "torso": "auto", "cycles": 1, **KINDS[env_id]}
     MaskChecker.passed = 0
     run(small_config(**changes), tmp_path / "run", console=False)
-    losses = [row["loss"] for row in read_rows(tmp_path / "run") if row["kind"] == "train"]
+    losses = [row["loss"] for row in read_rows(tmp_path / "run" / METRICS_FILE) if row["kind"] == "train"]
     assert len({loss["value"] for loss in losses}) > 1 and all(map(math.isfinite, losses[-1].values()))
     assert not KINDS[env_id].get("wrappers") or MaskChecker.passed > 100, "a state's mask was at work"
 

@@ -248,14 +248,14 @@ CONTROL = {
     "smoke": [TaskSequence("control-schemes", "control-schemes", 1, {**_ONE_CORE, **_TINY, "cycles": 2})],
     "laptop": [
         TaskSequence("control-schemes", "control-schemes", 5, _ONE_CORE),
-        TaskSequence("directions", "mujoco", 5, _ONE_CORE),
+        TaskSequence("directions", "mujoco-directions", 5, _ONE_CORE),
     ],
 }
 MUJOCO = {
-    "smoke": [TaskSequence("half-cheetah", "mujoco", 1, {**_ONE_CORE, **_TINY, "tasks": ("half_cheetah",)})],
+    "smoke": [TaskSequence("half-cheetah", "mujoco", 1, {**_ONE_CORE, **_TINY})],
     "laptop": [
-        TaskSequence("half-cheetah", "mujoco", 5, {**_ONE_CORE, "tasks": ("half_cheetah",)}),
-        TaskSequence("reacher", "mujoco", 5, {**_ONE_CORE, "tasks": ("reacher",)}),
+        TaskSequence("half-cheetah", "mujoco", 5, _ONE_CORE),
+        TaskSequence("reacher", "mujoco", 5, {**_ONE_CORE, "tasks": ("reacher",), "frames_per_visit": 300_000}),
     ],
 }
 PENDULUM = {

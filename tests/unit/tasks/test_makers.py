@@ -14,6 +14,7 @@ import clearl
 from clearl.errors import ConfigError
 from clearl.plugins import named_modules
 from clearl.records.reader import read_rows
+from clearl.records.schema import METRICS_FILE
 from clearl.tasks.makers import name_makers, use_makers
 
 SMALL: dict[str, Any] = {
@@ -89,7 +90,7 @@ def test_a_script_without_a_main_guard_trains_on_functions_of_a_module(tmp_path:
     )
     done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.stdout.splitlines()[-1] == "finished", done.stderr  # run twice, as by a child, it would end otherwise
-    evaluated = {row["task"] for row in read_rows(tmp_path / "run") if row["kind"] == "eval"}
+    evaluated = {row["task"] for row in read_rows(tmp_path / "run" / METRICS_FILE) if row["kind"] == "eval"}
     assert evaluated == {"w", "spec"}
 
 
