@@ -28,6 +28,8 @@ class Minute:
 MINUTES = [
     Minute("minatar", "breakout", 1_000_000, 3.0),
     Minute("gym-classic", "CartPole-v1", 300_000, 150.0, {"suite": "gym:CartPole-v1"}),
+    Minute("pendulum", "Pendulum-v1", 200_000, 300.0, {"method": "baseline"}),
+    Minute("mujoco", "half_cheetah", 300_000, 500.0, {"method": "baseline"}),
     Minute("minigrid", "MiniGrid-Empty-Random-6x6-v0", 500_000, 0.3),
     Minute("vizdoom", "deadly_corridor", 200_000, 100.0, {"slots": 8, "batch_unrolls": 8}),
     Minute(

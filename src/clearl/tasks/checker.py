@@ -234,7 +234,7 @@ def _check_scales(play: _Play, steps: int) -> Iterator[EnvFinding]:
         yield EnvFinding(
             "warning",
             f"observations reach {play.largest_observation:.3g}; networks learn badly from such numbers",
-            "scale them to about -1..1, for instance with gymnasium.wrappers.RescaleObservation",
+            "train with --normalise-observations, or scale them to about -1..1",
         )
     largest = max(map(abs, play.rewards), default=0.0)
     if largest == 0:
@@ -242,8 +242,8 @@ def _check_scales(play: _Play, steps: int) -> Iterator[EnvFinding]:
             "note", f"no reward in {steps} random steps", "expect slow learning, or reward steps on the way"
         )
     elif largest > 1:
-        problem = f"rewards reach {largest:.3g}; training clips them to [-1, 1] (evaluation does not)"
-        yield EnvFinding("note", problem, "scale them, or train with --reward-clip none")
+        problem = f"rewards reach {largest:.3g}, and training takes them as they are"
+        yield EnvFinding("note", problem, "train with --scale-returns, or with --reward-clip unit")
 
 
 def _same(one: _Play, other: _Play) -> bool:
