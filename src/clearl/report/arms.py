@@ -37,6 +37,7 @@ LABELS = {
 
 _OURS = {"baseline", *LABELS}
 _PROBE = " (probe at "
+_BOTH = re.compile(r"clear-both-([\d.]+)")  # new unrolls : replayed ones
 _COLOUR = re.compile("#[0-9a-fA-F]{6}")
 
 
@@ -58,6 +59,8 @@ def label(name: str) -> str:
     base, probe, position = name.partition(_PROBE)
     if isinstance(name, ArmName) and name.label:
         written = name.label
+    elif ratio := _BOTH.fullmatch(base):
+        written = f"{LABELS['clear-both']}, 1:{ratio[1]}"
     else:
         written = LABELS.get(base) or " + ".join(LABELS.get(part, part) for part in base.split("+"))
     return written + (f", probe at {position[:-1]}" if probe else "")

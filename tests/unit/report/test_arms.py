@@ -66,6 +66,7 @@ def test_a_setting_that_an_older_version_did_not_have_stands_at_its_default(make
 
 def test_a_combination_is_labelled_by_its_parts():
     assert label("l2-init+ewc+clear") == "L2 init + EWC + CLEAR"
+    assert label("clear-both-0.5") == "CLEAR, both of each pair, 1:0.5"
     assert label("mine+clear") == "mine + CLEAR" and label("progress-compress+clear") == "P&C + CLEAR"
 
 
