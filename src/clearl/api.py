@@ -28,13 +28,13 @@ def run(
     resume_from: str | Path | None = None,
     **settings: Any,
 ) -> RunResult:
-    """Train as `clearl run` does with the same flags, and return the run: `.metrics`, `.agent`, `.path`, `.status`.
+    """Train like `clearl run` with the same settings, and return the run: `.metrics`, `.agent`, `.path`, `.status`.
 
-    `tasks` may be a dictionary of names to functions that make an environment, or to Gymnasium specs.
+    `tasks` may map names to functions that make an environment, or to Gymnasium specs.
     `arm` is the name under which reports show the run. Each of `listeners` is called with every row of metrics.
-    With `resume_from` a copy of that run goes on in `out` with what comes next (`tasks=`, `frames_per_visit=`, ...):
+    With `resume_from`, a copy of that run continues in `out` on the next tasks (`tasks=`, `frames_per_visit=`, ...), with
     its agent, its optimiser and its replay buffer. `result.extend(tasks=...)` does the same in place.
-    Modules that `file` names are imported only if `settings` name them as well, or with `trust`.
+    Modules that `file` names are imported only if `settings` names them too, or with `trust`.
     """
     settings, unreachable = named_tasks(settings)
     asked = named_modules(settings)

@@ -1,8 +1,8 @@
-"""The seams of clearl that a plug-in may rely on, each with a sketch of its use. Re-exports only.
+"""The interfaces that a plug-in may rely on, each with a sketch of its use. Re-exports only.
 
-Names here change with a major version and a note in the changelog; everything else may change with any version.
-`docs/extending.md` has a worked example for each kind of plug-in, `clearl.testing` the checks that they must pass.
-A module that registers plug-ins is named by `--imports`, or an installed package has an entry point of the group
+Names here change only with a major version and a note in the changelog; everything else may change in any version.
+`docs/extending.md` has a worked example of each kind of plug-in, `clearl.testing` the checks that plug-ins must pass.
+Name a module that registers plug-ins with `--imports`, or give an installed package an entry point of the group
 `clearl.methods`, `clearl.corrections`, `clearl.suites`, `clearl.protocols` or `clearl.torsos`.
 
 **Settings.** A plug-in declares its settings as a frozen dataclass in its attribute `settings`. They become flags, keys
