@@ -32,8 +32,8 @@ def run(
 
     `tasks` may map names to functions that make an environment, or to Gymnasium specs.
     `arm` is the name under which reports show the run. Each of `listeners` is called with every row of metrics.
-    With `resume_from`, a copy of that run continues in `out` on the next tasks (`tasks=`, `frames_per_visit=`, ...), with
-    its agent, its optimiser and its replay buffer. `result.extend(tasks=...)` does the same in place.
+    With `resume_from`, a copy of that run continues in `out` on the next tasks (`tasks=`, `frames_per_visit=`, ...),
+    with its agent, its optimiser and its replay buffer. `result.extend(tasks=...)` does the same in place.
     Modules that `file` names are imported only if `settings` names them too, or with `trust`.
     """
     settings, unreachable = named_tasks(settings)
