@@ -1,4 +1,4 @@
-"""`make bench-check`: every figure of the speed targets, measured here and now, next to the least it must reach.
+"""`make bench-check`: measure every figure of the speed targets, and compare it with the least it must reach.
 
     python -m benchmarks.check [--only NAME,NAME] [--repeats 3] [--seconds 20] [--json FILE]
 
@@ -51,12 +51,12 @@ _SHAPES = {"preset": None, "tasks": (), "imports": ("benchmarks.shapes",), "tors
 
 
 class NotMeasured(Exception):
-    """What a figure is measured against does not run here."""
+    """The program that a figure is compared with does not run here."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How long to measure."""
+    """The number and the length of measurements."""
 
     repeats: int
     seconds: float
@@ -64,7 +64,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Guard:
-    """A figure, the bound that it must keep, and by which share of it a median may miss it."""
+    """A figure, its bound, and the share of the bound by which a median may miss it."""
 
     about: str
     bound: float
@@ -73,13 +73,13 @@ class Guard:
     at_least: bool = True
 
     def holds(self, value: float) -> bool:
-        """Whether the value keeps the bound, within the tolerance."""
+        """Return whether the value keeps the bound, within the tolerance."""
         slack = self.tolerance * self.bound
         return value >= self.bound - slack if self.at_least else value <= self.bound + slack
 
 
 def achieved_over_ideal(name: str) -> Callable[[Options], list[float]]:
-    """`clearl bench`'s own ratio."""
+    """Return the ratio that `clearl bench` measures."""
 
     def values(options: Options) -> list[float]:
         result = measure(name, repeats=options.repeats, seconds=options.seconds, say=_say)
@@ -91,12 +91,12 @@ def achieved_over_ideal(name: str) -> Callable[[Options], list[float]]:
 def rate_ratio(
     name: str, changes: Mapping[str, object], other_changes: Mapping[str, object]
 ) -> Callable[[Options], list[float]]:
-    """The rate of training with some settings over that with others: see `benchmarks.turns`."""
+    """Return the rate of training with some settings over that with others: see `benchmarks.turns`."""
 
     def values(options: Options) -> list[float]:
         config, other = workload(name, **changes), workload(name, **other_changes)
-        guess, ratios = train(config, options.seconds, _SLOW).frames_per_s, []  # not counted: how long the others take
-        for repeat in range(options.repeats + options.repeats % 2):  # as often the one first as the other
+        guess, ratios = train(config, options.seconds, _SLOW).frames_per_s, []  # sizes the others
+        for repeat in range(options.repeats + options.repeats % 2):  # each goes first equally often
             pair = [config, other] if repeat % 2 == 0 else [other, config]
             spent, frames = seconds_for_the_same(pair, run_s(config, options.seconds, guess), guess)
             guess = frames / statistics.mean(spent)
@@ -112,7 +112,7 @@ def run_s(config: RunConfig, seconds: float, guess_frames_per_s: float) -> float
 
 
 def rate_over_peer(name: str) -> Callable[[Options], list[float]]:
-    """Clearl's rate over that of another program, one after the other, as often as asked for."""
+    """Return clearl's rate over another program's, measured in turns as often as asked for."""
 
     def values(options: Options) -> list[float]:
         script = Path(__file__).parent / "peers" / "run.sh"
@@ -129,7 +129,7 @@ def rate_over_peer(name: str) -> Callable[[Options], list[float]]:
 
 
 def share_of_peak(name: str, **changes: object) -> Callable[[Options], list[float]]:
-    """The learner's operations over those of matrix products, for each second of a core that either was given."""
+    """Return the learner's operations over those of matrix products, each per second of a core."""
 
     def values(options: Options) -> list[float]:
         config = workload(name, **changes)
@@ -147,7 +147,7 @@ def share_of_peak(name: str, **changes: object) -> Callable[[Options], list[floa
 
 
 def bytes_per_frame(options: Options) -> list[float]:
-    """Bytes of replay for each step that can be trained on, logits and all, the mean over the six games."""
+    """Return the bytes of replay for each step that can be trained on, logits included; mean over the six games."""
     codec, means = Codec(ATARI), []
     for game in GAMES:
         sizes = [len(codec.encode(row)) + HEADER_NBYTES for row in play(game, 60)]
@@ -156,14 +156,14 @@ def bytes_per_frame(options: Options) -> list[float]:
 
 
 def start_up(name: str) -> Callable[[Options], list[float]]:
-    """Seconds from the start of `clearl run` to its first update; the first of the runs only warms the caches."""
+    """Measure the seconds from the start of `clearl run` to its first update; the first run only warms the caches."""
     return lambda options: [
         _first_update_s(workload(name, record_every_updates=1)) for _ in range(options.repeats + 1)
     ][1:]
 
 
 def help_time(options: Options) -> list[float]:
-    """Seconds of `clearl --help`."""
+    """Measure the seconds of `clearl --help`."""
     return [_seconds([sys.executable, "-m", "clearl", "--help"]) for _ in range(options.repeats + 1)][1:]
 
 
@@ -242,7 +242,7 @@ def main() -> None:
 
 
 def write(path: Path, rows: list[dict]) -> None:
-    """Put these figures into the file, beside or in place of those that it has."""
+    """Add these figures to the file; they replace older ones of the same names."""
     before = json.loads(path.read_text())["figures"] if path.exists() else []
     found = {row["name"]: row for row in [*before, *rows]}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -251,7 +251,7 @@ def write(path: Path, rows: list[dict]) -> None:
 
 
 def judge(name: str, guard: Guard, options: Options) -> dict:
-    """One figure, measured, as JSON types."""
+    """Measure one figure; return it as JSON types."""
     values = guard.measure(options)
     value = statistics.median(values)
     facts = {"name": name, "about": guard.about, "bound": guard.bound, "at_least": guard.at_least, **asdict(options)}
@@ -259,7 +259,7 @@ def judge(name: str, guard: Guard, options: Options) -> dict:
 
 
 def as_line(row: dict) -> str:
-    """A figure as one line of the table."""
+    """Format a figure as one line of the table."""
     sign, verdict = ">=" if row["at_least"] else "<=", "ok" if row["holds"] else "MISSED"
     spread = f"({min(row['values']):.3g} .. {max(row['values']):.3g})"
     return f"{verdict:<7}{row['about']:<56}{row['value']:>8.3g} {sign} {row['bound']:<6g} {spread}"

@@ -1,4 +1,4 @@
-"""How long `agent.act` takes for one observation and for a batch, of an exported agent as a user has it.
+"""Measure the time of `agent.act` for one observation and for a batch, with an exported agent.
 
     python -m benchmarks.latency [--calls 2000] [--json FILE]
 
@@ -32,7 +32,7 @@ _WARM = 50
 
 
 def agent_of(config: RunConfig) -> Agent:
-    """An agent with the network that a run of these settings begins with."""
+    """Return an agent with the network that a run of these settings begins with."""
     suite = make_suite(config.suite, config.tasks, config)
     network = build_network(
         suite.spec, torso=config.torso, lstm=config.lstm, lstm_size=config.lstm_size, seed=config.seed
@@ -41,7 +41,7 @@ def agent_of(config: RunConfig) -> Agent:
 
 
 def an_observation(agent: Agent) -> np.ndarray:
-    """One that the only task of the agent may show."""
+    """Return an observation that the only task of the agent may show."""
     (task,) = agent.tasks.values()
     spec = agent.spec.observation
     shape = spec.frame_shape if task.observations is None else task.observations.parts[0].shape
@@ -49,7 +49,7 @@ def an_observation(agent: Agent) -> np.ndarray:
 
 
 def seconds(agent: Agent, observation: np.ndarray, calls: int) -> Iterator[float]:
-    """Of each call."""
+    """Return the seconds of each call."""
     agent.reset()
     for call in range(_WARM + calls):
         started = time.perf_counter()
@@ -59,7 +59,7 @@ def seconds(agent: Agent, observation: np.ndarray, calls: int) -> Iterator[float
 
 
 def measure(calls: int) -> list[dict[str, object]]:
-    """Every case, one observation and a batch, in microseconds."""
+    """Measure every case with one observation and with a batch, in microseconds."""
     rows = []
     for name, config in CASES.items():
         agent = agent_of(config)

@@ -1,4 +1,4 @@
-"""What EWC, online EWC and Progress & Compress add to the baseline's learner step, and what the end of a visit costs.
+"""Measure what EWC, online EWC and Progress & Compress add to the learner's step, and the cost of a visit's end.
 
     python benchmarks/methods.py [--workloads atari,minatar] [--repeats 7] [--json FILE]
 
@@ -43,7 +43,7 @@ METHODS: dict[str, tuple[Callable[[], Method], int]] = {
     "progress": (lambda: ProgressCompress(Baseline()), 0),
     "compress": (lambda: ProgressCompress(Baseline()), VISIT_FRAMES - 1),
 }
-"""How to make each, and where in its visit it is measured."""
+"""The function that makes each, and the moment of a visit at which it is measured."""
 
 
 def main() -> None:
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def measure(workload: str, repeats: int) -> list[dict]:
-    """Times of one learner step, in turns, after six tasks have been visited."""
+    """Time one learner step of each method, in turns, after six tasks have been visited."""
     spec, torso, lstm = WORKLOADS[workload]
     learners, switches = {}, {}
     for name, (make, _) in METHODS.items():
@@ -91,7 +91,7 @@ def measure(workload: str, repeats: int) -> list[dict]:
 
 
 def visit_tasks(learner: Learner, batch: Batch) -> float:
-    """Two updates on each of six tasks; the seconds that one end of a visit would take with 100 batches behind it."""
+    """Make two updates on each of six tasks; return the seconds of one end of a visit after 100 batches."""
     method, seconds = learner.method, 0.0
     if not method.needs_boundaries:
         return seconds
@@ -116,7 +116,7 @@ def a_visit(index: int, position: int) -> Visit:
 
 
 def a_batch(spec: TaskSpec, core_size: int) -> Batch:
-    """Noise in the shapes of experience."""
+    """Make noise in the shapes of experience."""
     rng = torch.Generator().manual_seed(0)
     shape, actions, dtype = (STEPS, COLUMNS), spec.action.choices[0], spec.observation.frame_dtype.name
     noise = torch.randint(

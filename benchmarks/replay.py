@@ -1,4 +1,4 @@
-"""Replay figures in one run: bytes per Atari frame, inserts and reads a second, disk against RAM, cost against size.
+"""Measure replay: bytes per Atari frame, inserts and reads a second, disk against RAM, cost against size.
 
 python benchmarks/replay.py [--json FILE]: about a minute and a half. Rates are per second of one core's time.
 """
@@ -31,7 +31,7 @@ REPEATS = 5
 
 
 def play(game: str, unrolls: int, envs: int = 4) -> list[Unroll]:
-    """Unrolls of a random player, seeded, with logits and values as incompressible as real ones."""
+    """Play at random, seeded; return unrolls with logits and values as incompressible as real ones."""
     from ale_py.vector_env import AtariVectorEnv
 
     rng = np.random.default_rng(0)
@@ -54,7 +54,7 @@ def play(game: str, unrolls: int, envs: int = 4) -> list[Unroll]:
 
 
 def small_row() -> Unroll:
-    """An unroll of next to nothing, so that the cost of the index shows."""
+    """Return a tiny unroll, so that the cost of the index shows."""
     return SMALL.empty(1)[0]
 
 
@@ -69,7 +69,7 @@ def shard_of(layout: UnrollLayout, capacity: int, store: Store) -> ReplayShard:
 
 
 def measure_bytes(unrolls: dict[str, list[Unroll]]) -> dict[str, float]:
-    """Bytes of a record per stored frame, logits and all, for each game."""
+    """Measure the bytes of a record per stored frame, logits included, for each game."""
     codec, stored = Codec(ATARI), ATARI.unroll_steps + ATARI.spec.observation.stack
     return {
         game: statistics.mean(len(codec.encode(row)) + HEADER_NBYTES for row in rows) / stored
@@ -78,7 +78,7 @@ def measure_bytes(unrolls: dict[str, list[Unroll]]) -> dict[str, float]:
 
 
 def measure_rates(shard: ReplayShard, rows: list[Unroll], inserts: int) -> dict[str, float]:
-    """Inserts and warm reads a second."""
+    """Measure inserts and warm reads a second."""
     target = ATARI.empty(1)
 
     def read() -> None:
@@ -93,7 +93,7 @@ def measure_rates(shard: ReplayShard, rows: list[Unroll], inserts: int) -> dict[
 
 
 def compare_stores(directory: Path, rows: list[Unroll], inserts: int) -> dict[str, dict[str, float]]:
-    """Both stores by turns, since others use this machine too; medians of the rates and of the ratios."""
+    """Measure both stores by turns, as the machine may be shared; return medians of the rates and of the ratios."""
     ram, disk = [], []
     for repeat in range(REPEATS):
         ram.append(measure_rates(shard_of(ATARI, inserts, RamStore()), rows, inserts))
@@ -109,7 +109,7 @@ def compare_stores(directory: Path, rows: list[Unroll], inserts: int) -> dict[st
 
 
 def insert_cost_us(shard: ReplayShard, row: Unroll, accepted: int) -> float:
-    """Microseconds per unroll that a full shard takes in."""
+    """Measure the microseconds per unroll that a full shard inserts."""
     start, before = time.process_time(), shard.next_sequence
     taken = 0
     while taken < accepted:
@@ -153,7 +153,7 @@ def reopen(shard: ReplayShard) -> None:
 
 
 def measure_paper_scale() -> dict[str, float]:
-    """The index of 450M frames: 5.6M unrolls out of 11.2M, rebuilt from the hash."""
+    """Measure the index of 450M frames: 5.6M unrolls out of 11.2M, rebuilt from the hash."""
     reservoir = Reservoir(1, 5_625_000)
     seconds = cpu_seconds(lambda: reservoir.advance(11_250_000))
     return {"rebuild_s": seconds, "index_mb": (reservoir.nbytes + 12 * reservoir.capacity) / 1e6}

@@ -1,4 +1,4 @@
-"""The same numbers twice: `Parts-v0` shows them as a Dict of three parts, `Whole-v0` as one Box."""
+"""Two environments with the same numbers: `Parts-v0` shows them as a Dict of three parts, `Whole-v0` as one Box."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STEPS = 200
 
 
 class Shown(gymnasium.Env[Any, Any]):
-    """A walk of all numbers at random; nothing depends on the action."""
+    """All numbers walk at random; nothing depends on the action."""
 
     action_space = Discrete(4)
 

@@ -1,4 +1,4 @@
-"""Steps a second of every suite's environments in one process, beside MinAtar's Breakout in the same run.
+"""Measure the steps a second of every suite's environments in one process, beside MinAtar's Breakout in the same run.
 
 python benchmarks/suites.py [--suites minatar,atari] [--seconds 2] [--envs 16] [--json FILE]
 """
@@ -27,7 +27,7 @@ MORE_TASKS = {
 
 @dataclass(frozen=True)
 class Speed:
-    """What one task costs."""
+    """The cost of one task."""
 
     suite: str
     task: str
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def measure(suite: Suite, task: str, num_envs: int, seconds: float) -> Speed:
-    """Random play for about `seconds`."""
+    """Play at random for about `seconds`."""
     allowed = np.flatnonzero(suite.mask(task))
     actions = generator(0, "benchmark").choice(allowed, (1000, num_envs))
     start = time.perf_counter()

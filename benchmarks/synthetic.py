@@ -57,7 +57,7 @@ _NEVER_ENDS = 10**13
 
 @dataclass(frozen=True)
 class Served:
-    """What the learner did between its first updates and its last."""
+    """The work of the learner between its first updates and its last."""
 
     seconds: float
     updates: int
@@ -66,7 +66,7 @@ class Served:
     lag_updates: float
     """Mean age of the weights that acted."""
     pairs_by_worker: tuple[int, ...] = ()
-    """Of workers within this process, over the whole time."""
+    """Pairs of each worker within this process, over the whole time."""
 
     @property
     def updates_per_s(self) -> float:
@@ -87,19 +87,19 @@ def serve(
     """Train on prepared unrolls for `seconds`; worker i takes `unroll_s(i)` for each of its unrolls."""
     keep_freed_memory()
     with _spec(config, seconds, open_context) as (spec, taken), spec.open() as context:
-        backend = PreparedSite(context, workers, unroll_s)
+        backend = PreparedBackend(context, workers, unroll_s)
         run_loop(backend, context)
         return taken.served(config, tuple(child.produced for child in backend.children if child.setup.slots))
 
 
 def take_in(runtime: str, config: RunConfig, *, seconds: float) -> Served:
-    """Pairs of the worker processes of a runtime, as fast as batches can be made of them: nothing is learnt."""
+    """Read pairs of a runtime's worker processes as fast as batches can be made of them; nothing is learnt."""
     with _spec(replace(config, runtime=cast(Any, runtime)), seconds, open_idle_context) as (spec, taken):
         RUNTIMES.get(runtime)(spec)
         return taken.served(config)
 
 
-class PreparedSite:
+class PreparedBackend:
     """A place for light workers within this process; see `clearl.runtimes.backend.Backend`."""
 
     keep_unrolls_after_checkpoint = False
@@ -125,7 +125,7 @@ class PreparedSite:
         self._wakes.pop(child, None)
 
     def ask(self, child: PreparedChild, due_at: float) -> None:
-        """The child will have something to say then; of those at the same time, who was asked first comes first."""
+        """Note when the child will answer; of those at the same time, the first that was asked comes first."""
         self._asked += 1
         heapq.heappush(self._due, (due_at, self._asked, child))
 
@@ -144,16 +144,16 @@ class PreparedSite:
     def pairs(self, layout: UnrollLayout, slots: int, draws: int) -> _Pairs:
         return _Pairs(*self._prepared, slots)
 
-    def weight_store(self, size: int) -> _Board:
-        return _Board(size)
+    def weight_store(self, size: int) -> _UnreadWeights:
+        return _UnreadWeights(size)
 
 
 class PreparedChild:
-    """A worker that always has the same pairs to show, or an evaluator of nothing."""
+    """A worker that always reports the same pairs, or an evaluator without episodes."""
 
     pid = None
 
-    def __init__(self, backend: PreparedSite, unroll_s: Callable[[int], float]) -> None:
+    def __init__(self, backend: PreparedBackend, unroll_s: Callable[[int], float]) -> None:
         self._site, self._says = backend, []
         self._unroll_s_of, self._unroll_s, self.produced = unroll_s, 0.0, 0
 
@@ -200,7 +200,7 @@ class PreparedChild:
 
 
 class _Pairs:
-    """The first of what was prepared, which nobody writes to: a hundred workers need no more memory than one."""
+    """The prepared unrolls, which are never written to: a hundred workers need no more memory than one."""
 
     def __init__(self, rows: Unroll, payloads: Sequence[Payload], slots: int) -> None:
         self.new = rows[:slots]
@@ -209,8 +209,8 @@ class _Pairs:
     def close(self) -> None: ...
 
 
-class _Board:
-    """The learner writes its weights as it always does; nobody acts with them."""
+class _UnreadWeights:
+    """A weight store that the learner writes to as always, and no worker reads."""
 
     def __init__(self, size: int) -> None:
         self._place, self.published = np.zeros(size, np.float32), (0, 0)
@@ -225,7 +225,7 @@ class _Board:
 
 
 def prepared(codec: Codec, count: int) -> tuple[Unroll, list[bytes]]:
-    """Unrolls of noise, and packed ones; those hold one frame over and over, which packs about as well as a game."""
+    """Return unrolls of noise, and packed ones that repeat one frame, which packs about as well as a game."""
     rows = noise(codec.layout, count)
     still = replace(rows, frames=np.repeat(rows.frames[:, :1], rows.frames.shape[1], axis=1))
     return rows, list(codec.encode_each(still, range(count)))
@@ -252,12 +252,12 @@ class PreparedFactory:
 
 
 def load_factory(config_yaml: str, run_dir: Path) -> PreparedFactory:
-    """The parts, in whichever process."""
+    """Return the factory, in any process."""
     return PreparedFactory(from_yaml(config_yaml))
 
 
 class _PreparedWorker:
-    """Puts its new unrolls in place once, and has nothing to do after that but to hand out packed ones."""
+    """Writes its new unrolls once; after that it only hands out packed ones."""
 
     def __init__(self, codec: Codec, slots: int) -> None:
         self.actor, self.shards = SimpleNamespace(suite=_NO_SUITE), []
@@ -338,7 +338,7 @@ class _Taken:
 
 @contextmanager
 def _spec(config: RunConfig, seconds: float, open_run: OpenContext) -> Iterator[tuple[RunSpec, _Taken]]:
-    """A whole run in a directory that is thrown away, and what listens to it."""
+    """Make a whole run in a temporary directory, and its listener."""
     config = replace(config, frames_per_visit=_NEVER_ENDS, eval_every_frames=_NEVER_ENDS, anneal=False,
                      checkpoint_every_frames=None, record_every_updates=4)  # fmt: skip
     threads, stop = torch.get_num_threads(), StopFlag()
@@ -352,7 +352,7 @@ def _spec(config: RunConfig, seconds: float, open_run: OpenContext) -> Iterator[
 
 @contextmanager
 def open_context(spec: RunSpec, factory: Factory) -> Iterator[RunContext]:
-    """The parts of a run on prepared unrolls, in the process of its learner."""
+    """Open a run on prepared unrolls in the process of its learner."""
     config = spec.config
     assert isinstance(factory, PreparedFactory)
     method = make_method(config)
@@ -375,6 +375,6 @@ def open_context(spec: RunSpec, factory: Factory) -> Iterator[RunContext]:
 
 @contextmanager
 def open_idle_context(spec: RunSpec, factory: Factory) -> Iterator[RunContext]:
-    """The same, with a learner that learns nothing."""
+    """Open the same with a learner that learns nothing."""
     with open_context(spec, factory) as context:
         yield replace(context, learner=cast(Learner, _NoLearner(context.learner)))

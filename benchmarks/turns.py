@@ -1,4 +1,4 @@
-"""Two runs by turns: while one works the other stands still, so that what else the machine does hits both alike.
+"""Train two runs by turns: while one works the other is stopped, so that other load on the machine affects both.
 
 Runs one after the other differ by a third on a machine that others use, whatever their settings are. Here both are
 alive, one of them stopped by a signal, and they change places every second. What is compared is the time that each was
@@ -30,7 +30,7 @@ _WARM_SHARE = 0.15
 
 
 class Contender:
-    """A `clearl run` that works only when it is its turn; how far it was after how many seconds of its own."""
+    """A `clearl run` that works only in its turns; records its frames after each of its own seconds."""
 
     def __init__(
         self, settings: str, directory: Path, environment: dict[str, str] | None = None, imports: Sequence[str] = ()
@@ -48,7 +48,7 @@ class Contender:
         self._spent = 0.0
 
     def take_turn(self, seconds: float) -> bool:
-        """Work for so long, then stand still; whether there is more to do."""
+        """Work for `seconds`, then stop; return whether there is more to do."""
         started = time.monotonic()
         signal_family(self.process.pid, signal.SIGCONT)
         with suppress(subprocess.TimeoutExpired):
@@ -62,7 +62,7 @@ class Contender:
         return self.process.returncode is None
 
     def end(self) -> None:
-        """Whatever it was doing."""
+        """End the run at once."""
         signal_family(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self._errors.close()
@@ -76,7 +76,7 @@ class Contender:
 def seconds_for_the_same(
     configs: Sequence[RunConfig], seconds: float, guess_frames_per_s: float
 ) -> tuple[list[float], int]:
-    """The seconds that each run took for the same frames, behind the warm-up and before the first was done; and those.
+    """Return the seconds of each run for the same frames, after the warm-up and before the first ended, and the frames.
 
     Each works for about `seconds`, if the guess is right.
     """
@@ -89,7 +89,7 @@ def seconds_for_the_same(
 def raced(
     settings: Sequence[str], environments: Sequence[dict[str, str] | None], imports: Sequence[str] = ()
 ) -> tuple[list[float], int]:
-    """Train by turns, each with its YAML settings and environment variables; the result of `seconds_for_the_same`."""
+    """Train by turns, each with its YAML settings and environment variables; return as `seconds_for_the_same` does."""
     with tempfile.TemporaryDirectory(prefix="clearl-bench-") as directory, ExitStack() as stack:
         contenders = [
             stack.enter_context(_alive(Contender(text, Path(directory) / str(index), environment, imports)))
@@ -103,7 +103,7 @@ def raced(
 
 
 def compared(marks: Sequence[Sequence[tuple[float, int]]]) -> tuple[list[float], int]:
-    """Of (seconds, frames) of each run: the seconds of each between two numbers of frames that all came by."""
+    """Return the seconds of each run for the same frames, and these frames; marks are (seconds, frames)."""
     last = min(each[-1][1] for each in marks)
     first = int(_WARM_SHARE * last)
     if first == 0:
@@ -114,7 +114,7 @@ def compared(marks: Sequence[Sequence[tuple[float, int]]]) -> tuple[list[float],
 def signal_family(pid: int, number: signal.Signals) -> None:
     """Send a signal to a process and, if it is alive, to all that it has started, each with its group."""
     members = list(_family(pid))
-    for member in members if number == signal.SIGSTOP else reversed(members):  # who starts others is stopped first
+    for member in members if number == signal.SIGSTOP else reversed(members):  # a parent is stopped before its children
         with suppress(ProcessLookupError):
             os.kill(member, number)
 
@@ -128,7 +128,7 @@ def _family(pid: int) -> Iterator[int]:
 
 
 def _reached(marks: Sequence[tuple[float, int]], frames: int) -> float:
-    """After how many seconds; between two marks as if frames came evenly."""
+    """Return the seconds at which a run reached `frames`, interpolated between two marks."""
     (after, end), (before, start) = next(
         (mark, earlier) for earlier, mark in pairwise(marks) if earlier[1] < frames <= mark[1]
     )

@@ -25,7 +25,7 @@ FRAMES, MILLISECONDS, LAST_MILLISECONDS = 60, 110, 4000
 
 
 def draw(runs: dict[str, Run], now: float) -> Any:
-    """Both arms, as far as training had come by frame `now`."""
+    """Draw both arms, as far as training had come by frame `now`."""
     figure, axes = plt.subplots(1, 2, figsize=(8.6, 3.1), dpi=100, sharey=True)
     end = max(run.end_frames for run in runs.values())
     top = max(curve.returns.max() for run in runs.values() for curve in run.curves.values()) * 1.08
@@ -50,7 +50,7 @@ def draw(runs: dict[str, Run], now: float) -> Any:
 
 
 def _line(axis: Any, run: Run, task: str, now: float, colour: str, label: str) -> None:
-    """The task's evaluated return: thick while it is trained, and the strip of its visits below."""
+    """Draw the task's evaluated return: thick while it is trained, and the strip of its visits below."""
     curve = run.curves[task]
     at = np.append(curve.frames[curve.frames < now], now)
     returns = curve.at(at)
@@ -68,7 +68,7 @@ def _line(axis: Any, run: Run, task: str, now: float, colour: str, label: str) -
 
 
 def picture(figure: Any) -> Image.Image:
-    """The figure as an image."""
+    """Return the figure as an image."""
     figure.canvas.draw()
     image = Image.fromarray(np.asarray(figure.canvas.buffer_rgba())).convert("RGB")
     plt.close(figure)

@@ -19,7 +19,7 @@ WIDTH, HEIGHTS = 1280, {"watch": 860, "report": 1500}
 
 @contextmanager
 def live_page(runs: Path) -> Iterator[str]:
-    """The address of the live page of some runs, as long as the block runs."""
+    """Serve the live page of some runs while the block runs; give its address."""
     server = serve([runs])
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

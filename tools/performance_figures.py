@@ -76,7 +76,7 @@ def memory(new_figure: Any, rows: Section) -> Any:
 
 
 def serve(new_figure: Any, rows: Section) -> Any:
-    """What one learner takes, and what so many real workers would give."""
+    """Draw the rate of one learner, and that of as many real workers."""
     names = list(dict.fromkeys(row["workload"] for row in rows))
     figure, axes = Panels(1, len(names), 2.7, 2.0, gap_x=0.75).make(new_figure)
     for index, name in enumerate(names):
@@ -130,7 +130,7 @@ def draw(sections: dict[str, Section], directory: Path) -> None:
 
 
 def _save(figure: Any, path: Path) -> None:
-    """The same measurements give the same bytes; white, since a page may be dark."""
+    """Save on white, since a page may be dark; the same measurements give the same bytes."""
     figure.savefig(path, facecolor="white", metadata={"Date": None, "Creator": "clearl"})
 
 

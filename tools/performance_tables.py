@@ -43,7 +43,7 @@ def bench_table(content: dict[str, Any]) -> list[str]:
 
 
 def breakdown_table(content: dict[str, Any]) -> list[str]:
-    """Where the time of each process went."""
+    """Return the shares of each process's time."""
     rows = [["workload", "process", "share of its time"]]
     for result in content.get("workloads", [content]):
         for process, parts in result["breakdown"].items():
@@ -111,7 +111,7 @@ def memory_table(content: dict[str, Any]) -> list[str]:
 
 
 def serve_table(content: dict[str, Any]) -> list[str]:
-    """What one learner takes, and how many workers that is."""
+    """Return the rate of one learner, and the workers that it serves."""
     section = content["sections"]["serve"]
     rows = [["network", "workers: updates/s that the learner takes", "frames/s, least", "one worker gives", "serves"]]
     for name in dict.fromkeys(row["workload"] for row in section):
@@ -151,7 +151,7 @@ def projection_table(content: dict[str, Any]) -> list[str]:
 
 
 def gpu_table(content: dict[str, Any]) -> list[str]:
-    """How many workers a learner serves that sustains so many operations a second, whatever it runs on."""
+    """Return the workers that a learner serves, by the operations a second that its device sustains."""
     flops = {row["run"]: row["flops_per_frame"] for row in content["sections"]["operations"]}
     runs = [Constants.of(row) for row in content["sections"]["paper"]]
     rows = [["", *(f"{run.run} (on {run.measured_on})" for run in runs)]]
@@ -168,7 +168,7 @@ def gpu_table(content: dict[str, Any]) -> list[str]:
 
 
 def scale_table(content: dict[str, Any]) -> list[str]:
-    """What the Ray runtime did, next to what is asked for."""
+    """Return the measurements of the Ray runtime, next to what is asked for."""
     sections, rows = content["sections"], [["what", "measured", "asked for"]]
     for row in sections.get("intake", []):
         size = f"{row['pair_bytes'] / 1000:.0f} KB"
@@ -205,11 +205,11 @@ TABLES: dict[str, tuple[str, Make, tuple[str, ...]]] = {
     "peers": ("peers/peers.json", peers_table, ()),
     "scale": ("ray.json", scale_table, ()),
 }
-"""By mark: the file, what makes the table of it, and the sections of the file of which one must be there."""
+"""By mark: the file, the function that makes the table, and the sections of which the file must hold one."""
 
 
 def filled(page: str, directory: Path) -> str:
-    """The page with every table that it has a place for and whose measurements are in `directory`."""
+    """Return the page with every table that it has a place for and whose measurements are in `directory`."""
     for name, (file, make, sections) in TABLES.items():
         pattern = re.compile(rf"\[//\]: # \({name}\)\n.*?\[//\]: # \(end {name}\)", re.S)
         places = len(pattern.findall(page))

@@ -11,7 +11,7 @@ HEADING = "## Last full result"
 
 
 def results(junit: Path) -> list[dict[str, str]]:
-    """What was tried, what was counted, and how it ended, for every test of a JUnit file."""
+    """Return what was tried, what was counted and the outcome of every test in a JUnit file."""
     found = []
     for case in ElementTree.parse(junit).iter("testcase"):
         failed = case.find("failure") is not None or case.find("error") is not None
@@ -29,7 +29,7 @@ def results(junit: Path) -> list[dict[str, str]]:
 
 
 def section(junit: Path, commit: str) -> str:
-    """The section that is written: when, of which commit, and a row for every test."""
+    """Return the section: when, of which commit, and a row for every test."""
     suite = next(ElementTree.parse(junit).iter("testsuite"))
     rows = results(junit)
     failed = sum(row["result"] == "FAILED" for row in rows)
@@ -48,7 +48,7 @@ def section(junit: Path, commit: str) -> str:
 
 
 def current_commit(root: Path) -> str:
-    """The commit that was tested; says so where files had been changed since."""
+    """Return the commit that was tested, and say where files had been changed since."""
     head = _git(root, "rev-parse", "--short", "HEAD")
     changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", "src", "tests")
     return f"{head} with local changes" if changed else head

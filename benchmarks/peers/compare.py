@@ -1,4 +1,4 @@
-"""What run.sh measured, next to each other: `python benchmarks/peers/compare.py MEASURED.jsonl [--json FILE]`."""
+"""Compare what run.sh measured: `python benchmarks/peers/compare.py MEASURED.jsonl [--json FILE]`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 ON_ROBOTS = "-cheetah"
 """Ends the names of programs that are measured on HalfCheetah, and clearl's own there."""
 TARGETS = {"sb3-a2c": 1.5, "rllib-impala": 3.0, "sample-factory": 1.5}
-"""How many times as fast clearl shall be."""
+"""The least ratio of clearl's speed to each program's."""
 
 
 def compare(measured: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row for each program: its median rate, and the median of clearl's over it.
+    """Return a row for each program: its median rate, and the median of clearl's over it.
 
     The two of a ratio were measured one after the other, clearl first. A program without a rate keeps its reason.
     """
@@ -35,7 +35,7 @@ def compare(measured: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _ratios(measured: Sequence[dict[str, Any]], name: str) -> list[float]:
-    """Clearl's last rate before each line of the program, over that line's."""
+    """Return clearl's last rate before each line of the program, over that line's."""
     ours, ratios = None, []
     counterpart = f"clearl{ON_ROBOTS}" if name.endswith(ON_ROBOTS) else "clearl"
     for line in measured:

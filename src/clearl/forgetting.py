@@ -187,7 +187,7 @@ def _erase(run_dir: RunDir, replay: Mapping[str, Any], slot: int, directory: Pat
     part = replay["earlier"][-1]
     stream, sequence = derive(int(run_dir.meta["seed"]), "reservoir", slot), int(part["sequences"][slot])
     reservoir, _ = reservoir_at(stream, replay["capacity_unrolls"], earlier_of(replay["earlier"], slot), sequence)
-    # With all else that is not held: unrolls of the task that were displaced before lie in the files as waste.
+    # Everything that is not held goes, too: displaced unrolls of the task lie in the files as waste.
     dropped = np.setdiff1d(np.arange(sequence), reservoir.sequences)
     store = DiskStore(directory)
     store.open(ShardKey(slot, stream, replay["capacity_unrolls"], _MAX_RECORD_NBYTES))

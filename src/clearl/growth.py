@@ -84,7 +84,7 @@ class Growth:
         return self._shown(observation, dtype, shape, stacked=True)
 
     def unroll(self, rows: Unroll) -> Unroll:
-        """Unrolls with or without a slot axis."""
+        """Pad unrolls, with or without a slot axis."""
         return replace(
             rows, frames=self.frames(rows.frames), action=self.action(rows.action), policy=self.policy(rows.policy),
             mask=self.mask(rows.mask), last_action=self.action(rows.last_action),
@@ -99,7 +99,7 @@ class Growth:
             target = padded[field_name(name)] if new.is_record else padded
             _fill(target, source, old.stack_of(name) if stacked else 1, len(old.parts[name].shape))
         if new.mask_size:
-            # States that said nothing allowed all that their task has, which the task's own mask says.
+            # A state without a mask allowed all that its task has, as the task's own mask says.
             padded[MASK_FIELD] = self.mask(shown[MASK_FIELD]) if old.mask_size else True
         return padded
 

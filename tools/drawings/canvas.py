@@ -18,7 +18,7 @@ class Canvas:
 
     def box(self, x: float, y: float, width: float, height: float, text: str = "", *, fill: str = "#f4f6f8",
             stroke: str = GREY, colour: str = INK, size: float = 14, radius: float = 5) -> None:  # fmt: skip
-        """A box with words in its middle; lines are separated by newlines."""
+        """Draw a box with words in its middle; lines are separated by newlines."""
         self._shapes.append(
             f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{radius:g}" fill="{fill}" '
             f'stroke="{stroke}"/>'
@@ -30,7 +30,7 @@ class Canvas:
 
     def text(self, x: float, y: float, text: str, *, size: float = 14, colour: str = INK, anchor: str = "start",
              bold: bool = False, italic: bool = False) -> None:  # fmt: skip
-        """Words on a base line."""
+        """Write words on a base line."""
         style = (' font-weight="600"' if bold else "") + (' font-style="italic"' if italic else "")
         self._shapes.append(
             f'<text x="{x:g}" y="{y:g}" font-size="{size:g}" fill="{colour}" text-anchor="{anchor}"{style}>'
@@ -39,7 +39,7 @@ class Canvas:
 
     def line(self, *points: tuple[float, float], colour: str = GREY, width: float = 1.6, arrow: bool = False,
              dashed: bool = False) -> None:  # fmt: skip
-        """A line through points, with an arrow at its end if asked for."""
+        """Draw a line through points, with an arrow at its end if asked for."""
         path = " ".join(f"{x:g},{y:g}" for x, y in points)
         extra = (' marker-end="url(#tip)"' if arrow else "") + (' stroke-dasharray="4 3"' if dashed else "")
         self._shapes.append(
@@ -47,12 +47,12 @@ class Canvas:
         )
 
     def area(self, *points: tuple[float, float], fill: str) -> None:
-        """A filled shape."""
+        """Draw a filled shape."""
         path = " ".join(f"{x:g},{y:g}" for x, y in points)
         self._shapes.append(f'<polygon points="{path}" fill="{fill}"/>')
 
     def svg(self) -> str:
-        """The drawing as a file."""
+        """Return the drawing as a file."""
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" width="{self.width}" '
             f'height="{self.height}" role="img" font-family="system-ui, sans-serif">\n'

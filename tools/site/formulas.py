@@ -26,7 +26,7 @@ _MARK = "FORMULA{}END"
 
 
 def take_out(markdown: str) -> tuple[str, list[str]]:
-    """The text with a mark for each formula, and the formulas as MathML."""
+    """Return the text with a mark for each formula, and the formulas as MathML."""
     found: list[str] = []
 
     def replace(match: re.Match[str]) -> str:
@@ -47,5 +47,5 @@ def _mathml(latex: str, kind: str) -> str:
 
 
 def put_in(html: str, found: list[str]) -> str:
-    """The page with its formulas in the places of their marks."""
+    """Return the page with its formulas in the places of their marks."""
     return re.sub(_MARK.format(r"(\d+)"), lambda match: found[int(match[1])], html)

@@ -11,7 +11,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def pages() -> dict[str, str]:
-    """The text of each page by its path below docs/."""
+    """Return the text of each page by its path below docs/."""
     return {f"examples/{path.stem}.md": _notebook(path) for path in sorted(EXAMPLES.glob("*.ipynb"))}
 
 

@@ -29,7 +29,7 @@ class Episode:
 
 
 EpisodeSums = dict[str, tuple[float, ...]]
-"""By task, of the episodes that ended: their number, the sum of their returns, the sum of their steps."""
+"""Sums over the episodes that ended, by task: their number, returns and steps."""
 
 
 def sum_episodes(episodes: Iterable[Episode]) -> EpisodeSums:
@@ -93,7 +93,7 @@ class Actor:
         rows.core_state[:] = stepper.core.numpy()
         noise = self.network.head.noise(self._rng, self._mask, steps)
         episodes: list[Episode] = []
-        # From the copy: the stepper sees the frames of an unroll where they lie, and those belong to others now.
+        # From the copy: the stepper views an unroll's frames in place, and those arrays belong to others now.
         stepper.observation = observe(self._window, self._window_first, self.layout.spec.observation)[:, 0]
         stepper.first = self._window_first[:, -1]
         for t in range(steps):

@@ -108,7 +108,7 @@ class Agent:
             self._last_action = likeliest.numpy().astype(decision.action.dtype)
 
     def _frames(self, about: AgentTask | None, observation: Any, channels: int | None) -> tuple[np.ndarray, bool]:
-        """Frames [n, ...] of one observation or of a batch, and whether it was a batch."""
+        """Return frames [n, ...] of one observation or of a batch, and whether it was a batch."""
         spec = self.spec.observation
         shown = self._shown(observation) if about is None else about.observations
         if shown is not None and (channels is None or spec.is_record) and not _is_frame(shown, observation, spec):
@@ -162,7 +162,7 @@ class Agent:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch compute with one thread: for a single observation more only wait for each other."""
+    """Let torch compute with one thread: with a single observation, more threads only wait for each other."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -266,7 +266,7 @@ def _allowed(about: AgentTask | None, mask: np.ndarray | None, count: int, spec:
 
 
 def fit_frames(observation: Any, spec: TaskSpec, channels: int | None = None) -> tuple[np.ndarray, bool]:
-    """Frames [n, *frame_shape] of one observation or of a batch, and whether it was a batch."""
+    """Return frames [n, *frame_shape] of one observation or of a batch, and whether it was a batch."""
     given, shape = np.asarray(observation), spec.observation.frame_shape
     batched = given.ndim == len(shape) + 1
     frames = np.stack([fit_frame(frame, spec, channels) for frame in (given if batched else given[None])])

@@ -7,7 +7,7 @@ import torch
 
 from clearl.spaces import MASK_FIELD, ObservationSpec, field_name
 
-_WORDS = (2, 4, 8)  # bytes of the unsigned integers there are
+_WORDS = (2, 4, 8)  # sizes of NumPy's unsigned integers, in bytes
 
 
 def stack_indices(first: np.ndarray, stack: int) -> np.ndarray:
@@ -27,8 +27,8 @@ def stack_indices(first: np.ndarray, stack: int) -> np.ndarray:
 def stack_frames(frames: np.ndarray, first: np.ndarray, stack: int) -> np.ndarray:
     """Build observations [B, T+1, stack*C, ...] from frames [B, T+stack, C, ...] that were stored once.
 
-    A stack lies in memory time first and channels last, as batches and convolutions want it: putting it there at once
-    takes a third of the time that stacking and turning it around takes. A stack of one is the frames themselves.
+    A stack lies in memory time first and channels last, as batches and convolutions need it: writing it so at once
+    takes a third of the time of stacking and then transposing it. A stack of one is the frames themselves.
     """
     if stack == 1:
         return frames
@@ -46,7 +46,7 @@ def stack_frames(frames: np.ndarray, first: np.ndarray, stack: int) -> np.ndarra
 
 
 def push_frames(stacked: np.ndarray, newest: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """Return the observations [B, stack*C, ...] one step after `stacked`, which is of `stack_frames` or of here.
+    """Return the observations [B, stack*C, ...] one step after `stacked`, which this or `stack_frames` returned.
 
     `newest` [B, C, ...] are the frames of that step, `first` [B] says which of them open an episode.
     """
@@ -69,7 +69,7 @@ def _is_word(stacked: np.ndarray, channels: int) -> bool:
 
 
 def _shift(stacked: np.ndarray, newest: np.ndarray, first: np.ndarray, *, out: np.ndarray) -> None:
-    """The stacks [B, ..., stack] one step after `stacked`: one byte goes, the newest comes.
+    """Return the stacks [B, ..., stack] one step after `stacked`: the oldest byte goes, the newest comes.
 
     All bytes of a stack are one number, oldest lowest: shifting it makes room for the newest, for the whole batch in a
     few passes. Putting each byte to its place takes more than twice the time.
@@ -98,7 +98,7 @@ def observe(frames: np.ndarray, first: np.ndarray, spec: ObservationSpec) -> np.
 
 
 def push(observation: np.ndarray, newest: np.ndarray, first: np.ndarray, spec: ObservationSpec) -> np.ndarray:
-    """Return the observations [B, ...] one step after `observation`, which is of `observe` or of here."""
+    """Return the observations [B, ...] one step after `observation`, which this or `observe` returned."""
     if not spec.is_record:
         return push_frames(observation, newest, first)
     if spec.stack == 1:

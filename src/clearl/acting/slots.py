@@ -17,7 +17,7 @@ from clearl.tasks.suite import Envs
 from clearl.tasks.vectors import BundledEnvs, Seat, combine, is_divisible, take_faults
 
 _MOST_IDLE_TASKS = 8
-"""Tasks whose environments are kept while nobody plays them: a drift may pass through hundreds."""
+"""The most tasks whose idle environments are kept open: a drift may pass through hundreds."""
 
 MakeEnvs = Callable[[str, int, int], Envs]
 """Makes environments out of (task, how many, seed)."""
@@ -35,7 +35,7 @@ class Group:
 
     @cached_property
     def index(self) -> np.ndarray | slice:
-        """`slots` as a slice where they lie side by side, which NumPy is much quicker with."""
+        """`slots` as a slice where they are adjacent, which NumPy indexes much faster."""
         first, last = int(self.slots[0]), int(self.slots[-1])
         return slice(first, last + 1) if len(self.slots) == last + 1 - first else self.slots
 
@@ -50,10 +50,10 @@ class Start:
 
 
 class SlotEnvironments:
-    """Groups slots by task; keeps environments that nobody plays for the next slot that comes to their task.
+    """Groups slots by task; keeps idle environments for the next slot that switches to their task.
 
-    Building environments can take seconds (ALE), so they are built once: a vector for a task that slots come to
-    together, single environments for slots that come one by one. Slots that come back find theirs.
+    Building environments can take seconds (ALE), so they are built once: a vector for slots that switch to
+    a task together, single environments for slots that switch one by one. Slots that return reuse theirs.
     """
 
     def __init__(self, make: MakeEnvs, slots: Sequence[int], seed: int, change: ChangeEnvs | None = None) -> None:
@@ -62,11 +62,11 @@ class SlotEnvironments:
         self.groups: list[Group] = []
         self.starts = 0
         self._made: dict[str, list[Envs]] = {}
-        """Every environment by task, the task that was played last at the end."""
+        """Every environment by task, the most recently played task last."""
         self._whole: dict[tuple[str, int], Envs] = {}
-        """Vectors by task and size, as they were built; taken out of it once a part of one has moved."""
+        """Vectors by task and size, as they were built; removed once a part of one has moved."""
         self._free: dict[str, list[Envs]] = defaultdict(list)
-        """Single environments that nobody plays."""
+        """Idle single environments."""
         self._faults: list[EnvironmentFaultError] = []
 
     def assign(self, tasks: Sequence[str]) -> list[Start]:
@@ -129,7 +129,7 @@ class SlotEnvironments:
         return Group(task, np.array([slot]), change(single, task)), 0
 
     def _release(self, groups: Sequence[Group], tasks: Sequence[str]) -> None:
-        """Keep the environments of slots that go to another task, where one can be started by itself."""
+        """Keep the environments of slots that leave for another task, where each can be restarted alone."""
         for group in groups:
             leaving = [i for i, slot in enumerate(group.slots) if tasks[slot] != group.task]
             if len(leaving) == len(group.slots) and self._is_whole(group.task, group.envs):
@@ -172,7 +172,7 @@ class SlotEnvironments:
         return np.concatenate(frames)
 
     def _vector(self, task: str, count: int) -> Envs:
-        """Return environments for slots that come to a task together, where no other slot plays it."""
+        """Return environments for slots that switch to a task together, where no other slot plays it."""
         if (task, count) in self._whole:
             return self._whole[task, count]
         for other in [envs for (name, _), envs in self._whole.items() if name == task and is_divisible(envs)]:
@@ -192,7 +192,7 @@ class SlotEnvironments:
         return combine([(envs, 0) for envs in taken])
 
     def _combine(self, task: str, seats: Sequence[Seat]) -> Envs:
-        """Return a vector of these seats; one whose environments are given away by that is no whole one any more."""
+        """Return a vector of these seats; a vector that loses environments by that is no longer whole."""
         envs = combine(seats)
         for source, _ in seats:
             if source is not envs and is_divisible(source) and self._is_whole(task, source):

@@ -42,7 +42,7 @@ class Worker:
     def remember(self, new: Unroll) -> None:
         """Insert the first half into the shards: after `recall`, so that the second is never the same unroll.
 
-        The paper inserts first and then draws another; what is drawn is uniform over all unrolls before either way.
+        The paper inserts first and then draws another; either way the draw is uniform over all earlier unrolls.
         """
         if self.shards:
             insert_each(self.shards, new, labels_of(new, *self._played))

@@ -1,4 +1,4 @@
-"""One workload, measured: the stages and the whole in turns, so that what else the machine does hits all alike."""
+"""Measure one workload: stages and whole runs in turns, so that other load on the machine affects all alike."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clearl.records.run_dir import describe_machine, describe_versions
 from clearl.runtimes.host import cores
 
 _STAGE_SHARE = 0.2
-"""Seconds of each stage for one of the whole: alone, a stage settles sooner."""
+"""Seconds of each stage per second of a whole run: a stage alone settles sooner."""
 _FIRST_GUESS = 0.7
 _SETTINGS = ("suite", "tasks", "torso", "lstm", "slots", "unroll_steps", "batch_unrolls", "optimizer",
              "eval_every_frames", "eval_episodes", "pairs", "replay_fraction", "replay_ratio",

@@ -65,7 +65,7 @@ def environment(config: RunConfig, processes: int) -> Work:
 
 
 def _random_actions(suite: Suite, task: str, shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
-    """Single choices, or real numbers before squashing."""
+    """Draw single choices, or real numbers before squashing."""
     action, mask = suite.spec.action, suite.mask(task)
     if action.is_discrete:
         return rng.choice(np.flatnonzero(mask), shape)

@@ -37,7 +37,7 @@ def accept_any_terminal() -> None:
 
 
 def tell(line: str) -> None:
-    """Print the last line of a verb whose work is done: that it cannot be shown does not make the verb fail."""
+    """Print the last line of a verb that has done its work; a failure to print it is no failure of the verb."""
     try:
         print(line, flush=True)
     except OSError:

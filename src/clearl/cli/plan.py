@@ -38,7 +38,7 @@ def _heading(plan: Plan) -> str:
 
 
 def _columns(plan: Plan) -> Iterator[tuple[Segment, float]]:
-    """Yield the segment under each column, and the share of it that has passed there; by episodes all are as wide."""
+    """Yield the segment under each column and the share of it that has passed; by episodes, all are equally wide."""
     by_frames = plan.cycle_frames is not None
     lengths = [float(segment.frames or 0) if by_frames else 1.0 for segment in plan.segments]
     total, index, start = sum(lengths), 0, 0.0

@@ -1,4 +1,4 @@
-"""Pairs become batches of B pairs each: one unroll of every pair or more, and no slot is in a batch twice as new."""
+"""Turn pairs into batches of B pairs: one or more unrolls of each pair, at most one new unroll of each slot."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Staging:
         self.on_top = 0
 
     def unpack(self) -> Staging:
-        """Unpack what was replayed: after the copying, for which a worker waits."""
+        """Unpack the replayed unrolls: after the copies, which a worker waits for."""
         self._codec.decode_each(list(self._packed.values()), self.rows, list(self._packed))
         self._packed.clear()
         return self

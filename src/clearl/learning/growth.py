@@ -17,7 +17,7 @@ def grown_tensors(
     tensors: Tensors, parameters: Sequence[str], learner: Learner, growth: NetworkGrowth, *, optimizer: bool,
     method: bool,
 ) -> dict[str, Tensor]:  # fmt: skip
-    """`tensors` of a learner whose network has not grown yet, for `learner`, whose network has.
+    """Fit `tensors` of a learner whose network has not grown yet to `learner`, whose network has.
 
     `parameters` are the names of the old network's, in their order. Optimiser and method are left out unless asked for.
     """
@@ -34,7 +34,7 @@ def grown_tensors(
 def _optimizer_state(
     states: Tensors, tensors: Tensors, parameters: Sequence[str], learner: Learner, growth: NetworkGrowth
 ) -> dict[str, Tensor]:
-    """Moments at the places of their parameters; what is new starts as before its first step."""
+    """Return the moments at the places of their parameters; new entries start as before a first step."""
     places = {name: index for index, (name, _) in enumerate(as_module(learner.network).named_parameters())}
     grown = {}
     for key, tensor in states.items():

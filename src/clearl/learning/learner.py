@@ -101,7 +101,7 @@ class Learner:
         return UpdateStats(terms, float(norm), rate, applied, diagnostics)
 
     def _observe(self, batch: Batch) -> None:
-        """Let the network normalise by what is new; replay was counted when it was."""
+        """Update the network's statistics with new unrolls; replayed ones were counted when they were new."""
         if self.config.normalise_observations and isinstance(self.network, KeepsStatistics):
             self.network.observe(batch.observation[:-1, ~batch.is_replay].flatten(0, 1))
 
@@ -136,7 +136,7 @@ class Learner:
     def take_over(
         self, tensors: Mapping[str, torch.Tensor], state: Mapping[str, Any], *, optimizer: bool, method: bool
     ) -> None:
-        """Go on from another learner's `tensors` and `state` with the same network; of the rest, with what is asked."""
+        """Continue from another learner's `tensors` and `state`: the same network, and the other parts asked for."""
         kept = {"network": True, "optimizer": optimizer, "method": method}
         own = self.tensors()
         network = {name for name in own if name.startswith("network/")}

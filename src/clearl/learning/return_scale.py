@@ -38,9 +38,9 @@ def scaled_by_returns(network: PolicyNetwork, batch: Batch) -> Batch:
 
 
 def discounted_returns(batch: Batch) -> Tensor:
-    """G_t = r_t + gamma_t G_{t+1}, [T, B], with what the acting network said where an unroll ends.
+    """Return G_t = r_t + gamma_t G_{t+1}, [T, B], with the acting network's value at the end of an unroll.
 
-    Of o_T an unroll holds no value: that of o_{T-1} stands for it. A step whose action was ignored is worth its value.
+    An unroll holds no value of o_T: that of o_{T-1} stands for it. A step whose action was ignored returns its value.
     """
     following, returns = batch.behaviour_value[-1], []
     for reward, discount, valid, value in zip(

@@ -17,7 +17,7 @@ from clearl.unroll import Payload, Unroll, UnrollLayout
 _VERSION = 1
 _HEADER = struct.Struct("<BI")  # version, bytes of the unroll before compression
 _SMALL_NBYTES = 1 << 16  # level -1 makes the same of so little as level 1 (MinAtar: 791 bytes), in half the time
-_AT_ONCE_NBYTES = 1 << 18  # so much stays in the cache between packing and compressing
+_AT_ONCE_NBYTES = 1 << 18  # this much stays in the cache between packing and compressing
 
 T = TypeVar("T")
 
@@ -190,6 +190,6 @@ def _raw_nbytes(payload: Payload) -> int:
 
 
 def _places(indices: list[int]) -> slice | list[int]:
-    """Return a slice where indices lie side by side, which NumPy is much quicker with."""
+    """Return adjacent indices as a slice, which NumPy indexes much faster."""
     side_by_side = range(indices[0], indices[0] + len(indices))
     return slice(side_by_side.start, side_by_side.stop) if indices == list(side_by_side) else indices

@@ -21,7 +21,7 @@ from clearl.unroll import Unroll, UnrollLayout
 
 StoreKind = Literal["ram", "disk"]
 
-_USABLE_SHARE = 0.9  # of what is free: the rest of the machine lives on too
+_USABLE_SHARE = 0.9  # of what is free: other processes need some, too
 _RAM_OVERHEAD_NBYTES = 90  # an unroll's place in the index, its bytes object, the allocator's rounding
 _FRAMING_NBYTES = 24  # the headers of our codec and of zstd around incompressible bytes
 _LABEL_NBYTES = 32  # of most tasks; a name can be longer, and adds no more than 77 bytes then

@@ -59,7 +59,7 @@ def unpack_mask(text: str, count: int) -> np.ndarray:
 def reservoir_at(
     stream: int, capacity: int, earlier: Sequence[Earlier], next_sequence: int
 ) -> tuple[Reservoir, np.ndarray]:
-    """The index after `next_sequence` unrolls, and the sequence numbers [n] that were dropped on purpose on the way."""
+    """Return the index after `next_sequence` unrolls, and the sequence numbers [n] dropped on purpose before."""
     capacities = [*(each.capacity for each in earlier), capacity]
     reservoir, dropped = Reservoir(stream, capacities[0]), [np.empty(0, np.int64)]
     for each, following in zip(earlier, capacities[1:], strict=True):

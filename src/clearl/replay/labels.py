@@ -62,7 +62,7 @@ def pack_label(label: Label) -> bytes:
 
 
 def label_nbytes(data: Any, offset: int) -> int:
-    """Bytes of the label at `offset`."""
+    """Return the bytes of the label at `offset`."""
     return _HEAD.size + data[offset]
 
 

@@ -61,7 +61,7 @@ class Reservoir:
         return self._sequences[: self.held]
 
     def at(self, position: int) -> tuple[int, int]:
-        """Sequence and number of the unroll at `position`."""
+        """Return the sequence and the number of the unroll at `position`."""
         return self._sequences.item(position), self._numbers.item(position)
 
     @property

@@ -25,7 +25,7 @@ CAPTION = (
 )
 
 Shares = dict[str, Curve]
-"""Of one run or arm: the share of each task in the buffer over training, 0 to 1."""
+"""The share of each task in the buffer of one run or arm over training, 0 to 1."""
 
 
 def read(arms: Sequence[Arm]) -> dict[str, Shares]:
@@ -71,7 +71,7 @@ def draw(new_figure: Any, composed: dict[str, Shares]) -> Any:
 
 
 def _counts(run: Run) -> Iterator[tuple[float, dict[str, float]]]:
-    """Frames and unrolls by task of the rows that count them: one in ten, so that the others need not be read."""
+    """Return frames and unrolls by task of the rows that count them: one in ten, so the others need not be read."""
     for line in row_lines(run.path / METRICS_FILE):
         if b'"by_task":{' not in line:
             continue

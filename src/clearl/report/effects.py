@@ -106,7 +106,7 @@ def drift_difference(*positions: Sample) -> float:
 
 
 def drift(*positions: Sample) -> float:
-    """The probe's change from its first to its last position (a line through the means), as a share of its mean."""
+    """Return the probe's change from first to last position (a line through the means), as a share of its mean."""
     means = np.array([sample.mean() for sample in positions])
     if means.mean() <= 0:
         return np.nan

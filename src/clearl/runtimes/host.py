@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import os
 import platform
 import signal
@@ -13,7 +14,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from os import _exit  # the one that exits, also where environments get another
+from os import _exit  # the real one, also where environments get another
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,6 @@ from clearl.errors import ConfigError
 
 if TYPE_CHECKING:  # a child process imports this file first, and must be quick
     from clearl.config import RunConfig
-import gc
 
 
 def cores() -> int:
@@ -147,7 +147,7 @@ def anonymous_file(name: str) -> int:
 
 
 def open_standard_descriptors() -> None:
-    """Open those of 0 to 2 that are closed (`<&- >&-`), so that no socket of ours takes their numbers."""
+    """Open the descriptors 0 to 2 that are closed (`<&- >&-`), so that no socket of ours takes their numbers."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)

@@ -157,7 +157,7 @@ class TimedSuite:
         self._building(True)
         with self._watch("environment"):
             envs = self._suite.make(task, num_envs=num_envs, seed=seed, training=training)
-        self._building(False)  # from now on a hang is one of a step
+        self._building(False)  # from here on a hang is that of a step
         return _TimedEnvs(envs, self._watch)
 
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:

@@ -45,7 +45,7 @@ class Recorder:
         self._episodes: EpisodeSums = {}
         self._seconds: Seconds = {}
         self.processes: Callable[[], tuple[Seconds, Health]] | None = None
-        """The seconds that each process has spent so far, and how each is; None where there is one process."""
+        """The seconds that each process has spent so far, and its state; None where there is one process."""
         self.replay_by_task: Callable[[], Sequence[ByTask]] = lambda: ()
         """What each worker's shards hold of each task."""
 

@@ -13,7 +13,7 @@ _REMOTE = frozenset(
 
 
 def remote_file_system(directory: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str | None:
-    """The type of the file system that holds or will hold `directory` if it is a remote one; None where it is local.
+    """Return the type of the remote file system that holds or will hold `directory`; None where it is local.
 
     FUSE counts as remote (sshfs, s3fs, rclone), but for the block devices that it mounts. Where there is no list of
     mounts (macOS), every directory counts as local.

@@ -60,7 +60,7 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 
 def free_nbytes(path: Path) -> int | None:
-    """Bytes free where `path` is or would be; None where the system does not say."""
+    """Return the bytes free where `path` is or would be; None where the system does not say."""
     with contextlib.suppress(OSError, StopIteration):
         place = next(place for place in (path, *path.absolute().parents) if place.exists())
         return shutil.disk_usage(place).free

@@ -18,7 +18,7 @@ _KINDS = ("numpy", "torch")
 
 
 def encode_tree(tree: Mapping[str, Any]) -> tuple[bytes, bytes]:
-    """(JSON, safetensors) of nested dicts and lists; tuples come back as lists."""
+    """Return (JSON, safetensors) of nested dicts and lists; tuples come back as lists."""
     arrays: dict[str, torch.Tensor] = {}
     places: list[dict[str, Any]] = []
     body = {"tree": _strip(tree, [], arrays, places), "arrays": places}
@@ -58,7 +58,7 @@ def decode_arrays(tree: dict[str, Any], places: list[dict[str, Any]], data: byte
 
 
 def _strip(value: Any, path: list[str | int], arrays: dict[str, torch.Tensor], places: list[dict[str, Any]]) -> Any:
-    """`value` with None for every array, which goes to `arrays`."""
+    """Return `value` with None for every array, which goes to `arrays`."""
     if value is None or type(value) in (str, bool, int, float):
         return value
     if isinstance(value, Mapping):

@@ -100,6 +100,6 @@ def _resized(picture: np.ndarray) -> np.ndarray:
 
 
 def side_by_side(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Two pictures of the same height with a gap between them."""
+    """Join two pictures of the same height with a gap between them."""
     gap = np.full((left.shape[0], 8, 3), _PAPER, np.uint8)
     return np.concatenate([left, gap, right], axis=1)

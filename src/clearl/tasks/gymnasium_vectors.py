@@ -69,7 +69,7 @@ class GymnasiumVector:
         return self._after_reset(observations, info, reward, terminated, truncated)
 
     def get_state(self) -> None:
-        """None: Gymnasium has no way to save environments."""
+        """Return None: Gymnasium has no way to save environments."""
 
     def set_state(self, state: dict[str, Any]) -> np.ndarray:
         raise NotImplementedError("these environments have no state to go on from: get_state gave None")
@@ -157,7 +157,7 @@ class GymnasiumVector:
         self, info: Mapping[str, Any], places: np.ndarray, final_info: Mapping[str, Any] | None = None,
         ended: np.ndarray | None = None,
     ) -> np.ndarray | None:  # fmt: skip
-        """Take in what infos tell at `places`, and final infos where episodes `ended`; the successes so far."""
+        """Take in what infos tell at `places`, and final infos where episodes `ended`; return the successes so far."""
         for source, slots in ((info, places), (final_info or {}, ended)):
             for key in (ANY_STEP, LAST_STEP):
                 for slot in np.flatnonzero(slots).tolist() if key in source and slots is not None else ():
@@ -190,7 +190,7 @@ class GymnasiumVector:
 
 
 def autoreset_mode(task: str, vector: Any) -> str:
-    """ "NextStep", "SameStep" or "Disabled", as the vector's metadata say."""
+    """Return "NextStep", "SameStep" or "Disabled", as the vector's metadata say."""
     mode = vector.metadata.get("autoreset_mode")
     value = getattr(mode, "value", mode)
     if value not in ("NextStep", "SameStep", "Disabled"):

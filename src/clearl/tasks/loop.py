@@ -132,12 +132,12 @@ class LoopEnvs:
         return made
 
     def take_faults(self) -> list[EnvironmentFaultError]:
-        """Faults since the last call that were made good by building one environment anew."""
+        """Return the faults since the last call after which one environment was built anew."""
         faults, self._faults = self._faults, []
         return faults
 
     def get_state(self) -> dict[str, Any] | None:
-        """None: Gymnasium has no way to save an environment."""
+        """Return None: Gymnasium has no way to save an environment."""
         return None
 
     def set_state(self, state: dict[str, Any]) -> np.ndarray:

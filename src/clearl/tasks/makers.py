@@ -35,7 +35,7 @@ def check_reachable(unreachable: Mapping[str, str], runtime: str) -> None:
 
 
 def name_makers(tasks: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The setting `environments` for tasks given as callables or specs, and why some cannot be imported elsewhere."""
+    """Return the setting `environments` for callables or specs, and why some cannot be imported elsewhere."""
     entries, problems = [], {}
     for name, made in tasks.items():
         if not isinstance(name, str) or not name or set(name) & set("=,?:"):

@@ -81,7 +81,7 @@ class BundledEnvs:
         return EnvStep(**answers)
 
     def get_state(self) -> None:
-        """None: what cannot be taken apart cannot be saved apart."""
+        """Return None: what cannot be taken apart cannot be saved apart."""
 
     def set_state(self, state: dict[str, Any]) -> np.ndarray:
         raise NotImplementedError("these environments have no state to go on from: get_state gave None")

@@ -44,7 +44,7 @@ class SpaceInvaders:
         self.terminal = False
 
     def act(self, action: int) -> tuple[int, bool]:
-        """The reward, and whether the game is over."""
+        """Play one step; return the reward, and whether the game is over."""
         if self.terminal:
             return 0, True
         if action == FIRE and self.shot_timer == 0:
@@ -73,7 +73,7 @@ class SpaceInvaders:
         return killed.bit_count(), self.terminal
 
     def variables(self) -> dict[str, Any]:
-        """What the package's game has in `vars`, as it has it there; without the names of channels and actions."""
+        """Return what the package's game has in `vars`, without the names of channels and actions."""
         return {
             name: _as_array(value) if name in _MAPS else value for name, value in vars(self).items() if name != "random"
         }
@@ -96,7 +96,7 @@ class SpaceInvaders:
         self._die_if_hit(self.alien_map)
 
     def _shoot_back(self) -> None:
-        """From the lowest alien in the nearest column that has one."""
+        """Shoot from the lowest alien in the nearest column that has one."""
         column = next(column for column in _NEAREST_FIRST[self.pos] if self.alien_map & column)
         self.e_bullet_map |= 1 << (self.alien_map & column).bit_length() - 1
 
@@ -112,13 +112,13 @@ class SpaceInvaders:
 
 
 def look(games: Sequence[SpaceInvaders]) -> np.ndarray:
-    """What the agent sees of each, [n, CHANNELS, 10, 10] bool."""
+    """Return the observation of each game, [n, CHANNELS, 10, 10] bool."""
     maps = b"".join([_maps(game) for game in games])
     return _cells(np.frombuffer(maps, np.uint8).reshape(len(games), CHANNELS, _MAP_NBYTES))
 
 
 def _maps(game: SpaceInvaders) -> bytes:
-    """All channels, one after the other in one number."""
+    """Return all channels, one after the other in one number."""
     aliens, width = game.alien_map, 8 * _MAP_NBYTES
     channels = 1 << _BOTTOM_ROW + game.pos | aliens << width | aliens << (2 if game.alien_dir < 0 else 3) * width
     channels |= game.f_bullet_map << 4 * width | game.e_bullet_map << 5 * width
@@ -126,7 +126,7 @@ def _maps(game: SpaceInvaders) -> bytes:
 
 
 def _cells(maps: np.ndarray) -> np.ndarray:
-    """[..., bytes] to [..., 10, 10] bool."""
+    """Unpack [..., bytes] to [..., 10, 10] bool."""
     bits = np.unpackbits(maps, axis=-1, count=_CELLS, bitorder="little")
     return bits.view(np.bool_).reshape(*maps.shape[:-1], SIZE, SIZE)
 
@@ -142,7 +142,7 @@ def _as_number(cells: np.ndarray) -> int:
 
 
 class _Game:
-    """How clearl makes, sees, saves and restores games; see `clearl.suites.minatar_games.Game`."""
+    """Makes, shows, saves and restores games for clearl; see `clearl.suites.minatar_games.Game`."""
 
     def make(self) -> SpaceInvaders:
         return SpaceInvaders()

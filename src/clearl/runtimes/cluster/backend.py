@@ -214,10 +214,7 @@ class ActorProcess:
         return None
 
     def exit_reason(self, code: int | None) -> tuple[str, bool]:
-        """Return why it exited.
-
-        Who ended a process elsewhere is unknown: none of it counts as the worker's own fault.
-        """
+        """Return why it exited; the cause of an exit elsewhere is unknown, so none is the worker's own fault."""
         return self._death, False
 
     def output(self) -> str:

@@ -39,7 +39,7 @@ class Host(Protocol):
         ...
 
     def check(self) -> MakeBackend:
-        """Refuse machines that cannot do this run; return what makes the backend of a learner there."""
+        """Refuse machines that cannot do this run; return the function that makes a learner's backend there."""
         ...
 
 
@@ -75,7 +75,7 @@ class Driver:
             )
             training = learner.call("train", there, self._host.bundle, make_backend, self._deaths)
             heard = learner.call_aside("poll", stop.signal)
-            patience_s = _ARRIVAL_S  # until its first question: what it imports may keep it from answering
+            patience_s = _ARRIVAL_S  # until its first request: its imports may keep it from answering
             while heard in self._sign_of_life([heard, training], patience_s):
                 question, answer = self._transport.answer(heard), ()
                 if question is not None:
@@ -89,7 +89,7 @@ class Driver:
         return True
 
     def _sign_of_life(self, calls: list[Call], patience_s: float) -> list[Call]:
-        """Return the calls that were answered; one of them is at any moment, unless the process hangs."""
+        """Return the calls that were answered; at any moment one of them is, unless the process hangs."""
         ready = self._transport.arrived(calls, patience_s)
         if not ready:
             raise ActorLost(f"said nothing for {patience_s:g} s (worker_timeout_s) and was killed")

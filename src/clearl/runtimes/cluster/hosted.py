@@ -93,7 +93,7 @@ class CallPairs:
 
 @dataclass
 class CallEndpoints:
-    """Make and keep what a program shares with the learner; an evaluator has no pairs."""
+    """Makes and keeps the objects that a program shares with the learner; an evaluator has no pairs."""
 
     source: CallWeights | None = None
     writer: CallPairs | None = None

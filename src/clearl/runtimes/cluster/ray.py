@@ -24,7 +24,7 @@ _KNOCK_S = 5.0
 
 _QUIET = {"RAY_DEDUP_LOGS_SKIP_REGEX": ".", "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 # The first is Ray's switch for "this machine only": without it, it listens everywhere, also when told 127.0.0.1.
-# The second: to Ray all actors are background work, to be done when nobody else wants the processor.
+# The second: by default Ray runs all actors at a low priority.
 _OUR_OWN = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_worker_niceness": "0"}
 
 
@@ -43,10 +43,11 @@ def needed_cpus(spec: RunSpec, workers: int) -> float:
 
 @contextmanager
 def connected(address: str | None, *, cpus: int) -> Iterator[None]:
-    """A cluster: the one this process has joined already, that at `address`, or a new one of this machine alone.
+    """Connect to a cluster: the one that was joined already, that at `address`, or a new one of this machine alone.
 
-    A new one lets in only who has its token, drawn for it and written nowhere (Ray 2.52 and later). Without, other
-    users of the machine could run code as this one, and Ray's own token lies in a file that they may be able to read.
+    A new one admits only clients with its token, drawn for it and written nowhere (Ray 2.52 and later). Without one,
+    other users of the machine could run code as this user; Ray's own token lies in a file that they may be able to
+    read.
     """
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     with _environment({**_QUIET, **({} if address else _OUR_OWN | token)}):
@@ -78,17 +79,17 @@ def connected(address: str | None, *, cpus: int) -> Iterator[None]:
 
 
 def _reread_authentication() -> None:
-    """Let Ray forget the mode and the token that it read before: else a process is stuck with its first cluster's."""
+    """Make Ray read its mode and token again: else a process keeps those of its first cluster."""
     from ray import _raylet
 
     if (loader := getattr(_raylet, "AuthenticationTokenLoader", None)) is not None:
-        # In this order: threads that still end would look for a token that is gone.
+        # In this order: threads that are still ending would look for a token that is gone.
         vars(_raylet)["Config"].initialize("")
         loader.instance().reset_cache()
 
 
 def _knock(address: str | None) -> None:
-    """Fail at once where nobody listens: Ray itself would retry for minutes, with warnings all the time."""
+    """Fail at once where nothing listens: Ray itself would retry for minutes, with warnings all the time."""
     host, _, port = (address or "").rpartition(":")
     if port.isdigit() and "/" not in host:
         socket.create_connection((host, int(port)), timeout=_KNOCK_S).close()

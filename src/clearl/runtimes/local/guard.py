@@ -44,11 +44,11 @@ class Guard:
         self._tell(f"+{group}\n")
 
     def look(self, group: int, *, building: bool) -> None:
-        """The group builds environments, or has built them: remember the shared memory that it has mapped."""
+        """Remember the shared memory that the group has mapped: it builds environments, or has built them."""
         self._tell(f"{'~' if building else '='}{group}\n")
 
     def release(self, group: int) -> None:
-        """The group has ended: its number may soon be another's. What is left of its shared memory is removed."""
+        """Forget a group that has ended, as its number may be reused; remove what is left of its shared memory."""
         self._tell(f"-{group}\n")
 
     def close(self) -> None:
