@@ -41,7 +41,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _run_without(modules: tuple[str, ...], code: str, directory: Path) -> str:
-    """What a program prints where `modules` are not installed."""
+    """Return what a program prints where `modules` are not installed."""
     blocked = "".join(f"sys.modules[{name!r}] = None\n" for name in modules)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", f"import sys\n{blocked}{code}"],

@@ -21,7 +21,7 @@ LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video
 
 
 class Page(HTMLParser):
-    """What a page links to, what it loads, and the places in it that a link can name."""
+    """The links of a page, the files that it loads, and its anchors."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()

@@ -38,7 +38,7 @@ def poison(patch: pytest.MonkeyPatch, bad: Callable[[int], bool], kind: str) -> 
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, bool]]:
-    """For every update of the run: whether it was applied, and whether parameters or optimiser changed."""
+    """Record for every update whether it was applied, and whether parameters or optimiser changed."""
     seen: list[tuple[bool, bool]] = []
     phases = Learner.phases
 

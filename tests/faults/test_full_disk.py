@@ -31,7 +31,7 @@ TOLD = re.compile(r"(/\S+?): .*?\((\d+) bytes needed, (\d+) free\)")
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run that was stopped soon after its start, and what becomes of it when nothing happens."""
+    """A run that was stopped soon after its start, and its end when nothing fails."""
 
     config: RunConfig
     whole: Path
@@ -54,7 +54,7 @@ def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 def fill_up(prepared: Prepared, disk_path: Path, offsets: list[int], report: Path) -> None:
-    """Go on with a run on a disk that has only so much room left, then with room, for each of `offsets`."""
+    """Resume a run on a disk that is nearly full, then with room, for each of `offsets`."""
     disk, failed = SmallDisk(disk_path, 16 << 20), Counter[str]()
     for free in offsets:
         out = Path(shutil.copytree(prepared.stopped, disk.path / "run"))

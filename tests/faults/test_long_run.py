@@ -19,7 +19,7 @@ Record = Callable[[str, object], None]
 
 @dataclass(frozen=True)
 class Sample:
-    """What one process holds when the run has come to `frames`."""
+    """Memory, files and threads of one process after `frames` of training."""
 
     frames: int
     resident: int
@@ -60,7 +60,7 @@ def growth_per_million(samples: list[Sample]) -> float:
 
 
 def assert_steady(samples: list[Sample], name: str) -> None:
-    """Files and threads of the second half are as many as they were, but for those that are open for a moment."""
+    """Assert that files and threads do not grow in the second half, but for those that are open for a moment."""
     half = samples[len(samples) // 2 :]
     middle = len(half) // 2
     for count in ("files", "threads"):

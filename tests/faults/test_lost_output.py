@@ -1,4 +1,4 @@
-"""Whatever becomes of stdout, a training goes to its end: pipes without a reader, full disks, narrow encodings."""
+"""Training ends as planned whatever happens to stdout: pipes without a reader, full disks, narrow encodings."""
 
 from __future__ import annotations
 

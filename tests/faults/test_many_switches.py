@@ -38,7 +38,7 @@ def smallest_visits(out: Path, tasks: int, switches: int, evaluate: tuple[int, .
 
 
 def report(run_dir: Path, out: Path) -> float:
-    """Make the report of a run in a process of its own; the seconds of processor that it took."""
+    """Make the report of a run in a process of its own; return its CPU seconds."""
     before = psutil.Process().cpu_times()
     command = [sys.executable, "-m", "clearl", "report", str(run_dir), "--out", str(out)]
     subprocess.run(command, check=True, capture_output=True, timeout=1200)
@@ -61,7 +61,7 @@ class Samples:
 
 
 def live(tmp_path: Path, record: Record, *, tasks: int, switches: int, evaluate: tuple[int, ...]) -> float:
-    """Switch so often; rows are as many a switch, files as many at the end as in the middle. Growth of memory in MB."""
+    """Make that many switches; assert constant rows a switch and open files; return the growth of memory in MB."""
     out, samples = tmp_path / "run", Samples()
     begun = time.monotonic()
     config = smallest_visits(out, tasks, switches, evaluate)
@@ -101,7 +101,7 @@ def test_ten_thousand_switches(tmp_path: Path, record_property: Record) -> None:
 def test_the_report_of_a_hundred_thousand_switches(
     run_factory: Callable[[Path], Callable[..., Path]], tmp_path: Path, record_property: Record
 ) -> None:
-    """Of rows made up by formula: the run itself would take a quarter of an hour."""
+    """The rows are made up by formula: the run itself would take a quarter of an hour."""
     out = run_factory(tmp_path)("clear", cycles=50_000, visit_frames=4, evals_per_visit=1)
     seconds = report(out, tmp_path / "report")
     record_property("report", f"100,000 switches, {seconds:.1f} s of processor")

@@ -31,7 +31,7 @@ def pause(process: BaseProcess, pids: list[int], seconds: float) -> None:
 
 
 def pause_often(out: Path, record: Record, whom: str, *, pauses: int, timeout_s: float) -> None:
-    """Nobody is late who had no chance to be seen: a pause of twice the timeout is no fault, and nothing is lost."""
+    """A pause of all processes for twice the timeout is no fault, and nothing is lost."""
     config, written = config_of(timeout_s), RowCounter(out)
     process = start(config, out)
     wait_until(process, lambda: written.rows("eval") and len(written.rows("train")) > 5)
@@ -61,7 +61,7 @@ def test_many_pauses_longer_than_the_timeout(whom: str, tmp_path: Path, record_p
 
 
 def stop_worker(out: Path, record: Record, *, stops: int, slack_s: float, timeout_s: float) -> None:
-    """A worker alone is stopped: a short pause is none of anybody's business, a long one is a fault of that worker."""
+    """Stop one worker: a short pause is ignored, a long one is a fault of that worker."""
     config = config_of(timeout_s)
     process, written, waits = start(config, out), RowCounter(out), []
     wait_until(process, lambda: len(written.rows("train")) > 5)

@@ -129,7 +129,7 @@ def stop_after_two_updates(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def outcome(chosen: dict[str, Any]) -> str:
-    """What comes of a config: two updates, an end before that by its own budget, or an error that names a field."""
+    """Return the outcome of a config: two updates, an earlier end by its own budget, or an error that names a field."""
     directory, begun = Path(tempfile.mkdtemp()), time.monotonic()
     try:
         base = {key: value for key, value in BASE.items() if not (key in _TAKEN_BACK and _TAKEN_BACK[key] in chosen)}

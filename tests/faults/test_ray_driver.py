@@ -40,7 +40,7 @@ Record = Callable[[str, object], None]
 
 @pytest.fixture
 def address(request: pytest.FixtureRequest) -> Iterator[str]:
-    """`none` for a Ray of the run's own; of one that was there before where a test asks for it."""
+    """The address of a cluster that a test asks for; `none` for one that the run starts itself."""
     if getattr(request, "param", "own") == "own":
         yield "none"
         return

@@ -27,7 +27,7 @@ SMALLEST = {
 
 @dataclass(frozen=True)
 class Sample:
-    """What a run holds after some visits."""
+    """The sizes of a run after some visits."""
 
     visits: int
     resident: int
@@ -73,7 +73,7 @@ def soak(out: Path, seconds: float, *, every_s: float) -> list[Sample]:
 
 
 def check(out: Path, samples: list[Sample], *, most_mb: float) -> str:
-    """Assert the bounds; what was measured, in words."""
+    """Assert the bounds; return what was measured, in words."""
     saved, evaluations = state(out), rows(out, "eval")
     for task in ("breakout", "freeway"):
         switches = [row["segment"] for row in evaluations if row.get("switch") and row["task"] == task]

@@ -46,7 +46,7 @@ def on_disk(out: Path, config: RunConfig, scratch: Path) -> list[tuple[int, Held
 def kill_run(
     tmp_path: Path, record: Callable[[str, object], None], config: RunConfig, *, kills: int, seed: int
 ) -> None:
-    """SIGKILL the learner's process at random moments: nobody is left behind, and no unroll that counts is lost."""
+    """SIGKILL the learner's process at random moments: no process is left behind, and no unroll that counts is lost."""
     rng, shared, out = random.Random(seed), shared_memory(), tmp_path / "run"
     least_frames, gone_s = 0, []
     left: list[tuple[int, Held]] = [(0, {})] * config.slots
@@ -91,7 +91,7 @@ def wait_for_end(pids: list[int]) -> float:
 
 
 def assert_kept(before: list[tuple[int, Held]], after: list[tuple[int, Held]]) -> None:
-    """What was in the files is still there, unless an unroll with a higher number has displaced it."""
+    """Assert that the files keep their unrolls, unless one with a higher number has displaced them."""
     for slot, ((reached, old), (now, new)) in enumerate(zip(before, after, strict=True)):
         assert now >= reached
         still = {sequence: unroll for sequence, unroll in new.items() if sequence < reached}

@@ -25,7 +25,7 @@ CODEC = Codec(LAYOUT)
 
 @dataclass
 class FakeWorker:
-    """What `next_to_read` looks at; the row's value says which worker and segment it is from."""
+    """The attributes that `next_to_read` reads; the row's value says which worker and segment it is from."""
 
     slots: list[int]
     grant: Grant | None = None
@@ -106,7 +106,7 @@ def test_a_resume_with_any_number_of_workers_goes_on(data: st.DataObject) -> Non
 
 
 def _read_one(data: st.DataObject, workers: list[FakeWorker], intake: Intake) -> tuple[int, int]:
-    """Let a worker report or read one that has; the pairs that were read and the batches that they filled."""
+    """Let a worker report, or read one that has; return the pairs that were read and the batches that they filled."""
     chosen = next_to_read(cast(list[RemoteWorker], workers), intake)
     busy = [worker for worker in workers if worker.grant is not None and worker.report is None]
     if busy and (chosen is None or data.draw(st.booleans())):

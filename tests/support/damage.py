@@ -40,7 +40,7 @@ def truncate(data: bytes, rng: random.Random) -> bytes:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What one kind of file gives, and what is said about it."""
+    """The result of loading one kind of file, and the notes on it."""
 
     content: Any
     complaints: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ def load_checkpoint(out: Path, config: RunConfig) -> Loaded:
 
 
 def load_metrics(out: Path, config: RunConfig) -> Loaded:
-    """As a resume and a report read them. What lies behind the checkpoint is written anew by the resume."""
+    """Load metrics as a resume and a report do. What lies behind the checkpoint is written anew by the resume."""
     saved = CheckpointStore(out / "checkpoints").newest()
     assert saved is not None
     position = int(saved.json["metrics_position"])

@@ -80,12 +80,12 @@ class Faulty(gymnasium.Env[np.ndarray, Any]):
 
 
 def in_evaluator() -> bool:
-    """Whether this process is an evaluator; the kernel keeps 15 letters of its name."""
+    """Return whether this process is an evaluator; the kernel keeps 15 letters of its name."""
     return Path("/proc/self/comm").read_text().startswith("clearl:evaluato")
 
 
 def ordered(fault: str) -> bool:
-    """Whether the fault has been ordered and nobody else has taken the order."""
+    """Return whether the fault has been ordered and no other process has taken the order."""
     order = Path(os.environ.get("FAULTS", "/nowhere")) / fault
     try:
         os.rename(order, f"{order}.taken")

@@ -1,4 +1,4 @@
-"""Importing it makes workers die, when a test asks for it, after they have told of a round and before it is inserted.
+"""Makes workers exit, when a test asks for it, after they have reported a round and before it is inserted.
 
 Orders as in `faulty_envs`: `die-before` the first of a worker's unrolls is inserted, `die-within` after that.
 """

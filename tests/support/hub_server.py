@@ -18,7 +18,7 @@ TOKEN = "hf_a_token_that_may_write"
 
 @dataclass
 class Hub:
-    """What the server holds and was asked for."""
+    """The contents of the server, and the requests that it got."""
 
     url: str = ""
     repos: dict[str, dict[str, bytes]] = field(default_factory=dict)

@@ -36,7 +36,7 @@ SMALL: dict[str, Any] = {
 """A run of a second that changes tasks, fills its buffer, and whose batches never fit its rounds."""
 
 VARIES = ("wall_s", "fps")
-"""What rows say about time differs between two runs."""
+"""Keys of rows that hold times, which differ between two runs."""
 
 
 def small_config(**changes: Any) -> RunConfig:
@@ -129,7 +129,7 @@ def contents(shard: ReplayShard) -> dict[int, Unroll]:
 
 
 def top_by_number(config: RunConfig, slot: int, capacity: int, inserted: int) -> list[int]:
-    """What a reservoir must hold after `inserted` unrolls: those with the highest numbers, sought the simple way."""
+    """Return what a reservoir must hold after `inserted` unrolls: those with the highest numbers, by sorting all."""
     numbers = unroll_numbers(derive(config.seed, "reservoir", slot), np.arange(inserted))
     return sorted(np.argsort(numbers)[::-1][:capacity].tolist())
 

@@ -1,4 +1,4 @@
-"""The evaluator: one whole episode in each environment, with the policy's own memory, and no thought for the dead."""
+"""The evaluator: one whole episode in each environment, with its recurrent state; finished episodes are skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slots own their environments: who moves starts anew, nobody else does, and few environments are built for it."""
+"""Slots own their environments: a slot that moves starts anew, the others do not, and few environments are built."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Play:
         return self.vectors[-1]
 
     def assign(self, tasks: Sequence[str]) -> list[int]:
-        """The slots that started an episode."""
+        """Assign tasks; return the slots that started an episode."""
         started: list[int] = []
         for start in self.slots.assign(tasks):
             self.seen[start.slots] = start.frames

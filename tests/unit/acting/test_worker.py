@@ -1,4 +1,4 @@
-"""What the halves of a pair have to do with each other."""
+"""The two halves of a pair."""
 
 from __future__ import annotations
 

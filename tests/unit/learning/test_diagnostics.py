@@ -1,4 +1,4 @@
-"""What the instruments say is what a second, plain computation says, and looking changes nothing."""
+"""Diagnostics equal a second, plain computation, and change nothing."""
 
 from __future__ import annotations
 

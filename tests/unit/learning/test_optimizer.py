@@ -45,7 +45,7 @@ def test_rmsprop_leaves_parameters_without_gradient_alone() -> None:
 
 
 def random_steps(optimizer: Any, params: list[torch.nn.Parameter], seed: int) -> list[list[torch.Tensor]]:
-    """What the parameters are after each of five steps; the last has no gradient in the third."""
+    """Return the parameters after each of five steps; the last has no gradient in the third."""
     generator, seen = torch.Generator().manual_seed(seed), []
     for number in range(5):
         for param in params:

@@ -31,7 +31,7 @@ def random_row(layout: UnrollLayout, seed: int) -> Unroll:
 
 
 def same(a: Unroll, b: Unroll) -> bool:
-    """Bit for bit."""
+    """Return whether two unrolls are equal, bit for bit."""
     pairs = zip(a.named().values(), b.named().values(), strict=True)
     return all(x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in pairs)
 

@@ -16,7 +16,7 @@ from clearl.runtimes import host
 
 @pytest.fixture
 def fake_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """What is started in place of Python."""
+    """Write a program that is started in place of Python."""
     path = tmp_path / "python"
     monkeypatch.setattr(sys, "executable", str(path))
     host._try_out.cache_clear()

@@ -1,4 +1,4 @@
-"""The run of a learner with children, who are objects in this process here: what is read when, and what is kept."""
+"""The learner's loop with children that are objects of this process: what is read when, and what is kept."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class HereChild:
-    """Does at once what it is told, as long as the site works; after that it hangs. Evaluations may take longer."""
+    """Answers at once as long as the backend works; after that it hangs. Evaluations may take longer."""
 
     pid: int | None = None
 
@@ -80,7 +80,7 @@ class HereChild:
 
 
 class Here:
-    """A site whose children answer before they are asked twice."""
+    """A backend whose children answer at once."""
 
     keep_unrolls_after_checkpoint = True
 
@@ -89,7 +89,7 @@ class Here:
         self.evaluators: Sequence[tuple[str, ...]] = [context.plan.evaluate]
         self.works, self._children = True, list[HereChild]()
         self.evaluation_polls = 0
-        """How often an evaluator is asked in vain before it has done an evaluation."""
+        """Polls without an answer before an evaluator has done an evaluation."""
         self.evaluated: dict[int, bytes] = {}
         """The weights of evaluations at switches, by their updates."""
         self.pairs, self.weight_store = (
@@ -138,7 +138,7 @@ def train(
 
 
 def frames_accounted_for(run: LearnerLoop) -> int:
-    """Trained on, or waiting in a batch that is not full."""
+    """Return the frames that were trained on, or wait in a batch that is not full."""
     return run.context.learner.frames + len(run.context.intake.state()[1]) * T
 
 

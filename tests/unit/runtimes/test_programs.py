@@ -1,4 +1,4 @@
-"""What a worker process does in a round, with an actor and shards that only write down what they are told."""
+"""A round of a worker process, with an actor and shards that only record their calls."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ FAULT = Failed(
 
 @dataclass
 class FakeChild:
-    """A child that says what the test puts into `says`; a negative number there is its death by that signal."""
+    """A child that sends what the test puts into `says`; a negative number there ends it by that signal."""
 
     says: list[Message | int] = field(default_factory=list)
     channel: Any = None
@@ -78,7 +78,7 @@ class Stage:
         made.wanted = True
         return made
 
-    # As the site.
+    # As the backend does.
 
     def unregister(self, child: FakeChild) -> None: ...
 

@@ -42,7 +42,7 @@ gymnasium.register("Told-v0", entry_point=Told)  # pyright: ignore[reportArgumen
 
 
 def play(task: str, steps: int, **settings: Any) -> list[Any]:
-    """What two environments, of which the second never acts, tell of success in each step."""
+    """Return the successes that two environments, of which the second never acts, report in each step."""
     envs = make_suite(f"gym:{task}", (), RunConfig(**settings)).make(task, num_envs=2, seed=0)
     envs.reset()
     told = [envs.step(np.array([1, 0])).success for _ in range(steps)]

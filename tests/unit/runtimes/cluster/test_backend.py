@@ -27,7 +27,7 @@ PAIRS = ({"reward": np.ones(2)}, [b"packed", None])
 
 
 class Host:
-    """The far end of a child that says what it is told to."""
+    """The far end of a child that sends what a test tells it to."""
 
     def __init__(self, *, seconds: float = 0.0, error: Exception | None = None, begin_error: Exception | None = None):
         self.seconds, self.error, self.begin_error = seconds, error, begin_error
@@ -51,7 +51,7 @@ class Host:
 
 
 def make(host: Host, *, name: str = "worker-0") -> tuple[ClusterBackend, ActorProcess, list[ActorRequest]]:
-    """A site with one child that has begun."""
+    """Make a backend with one child that has begun."""
     asked = list[ActorRequest]()
 
     def ask(request: ActorRequest) -> ThreadActor:

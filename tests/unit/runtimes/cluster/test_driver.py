@@ -41,7 +41,7 @@ class Learner(HostedLearner):
 
 
 class HangingLearner(Learner):
-    """Does not even answer to `hear`."""
+    """Does not even answer to `poll`."""
 
     def poll(self, *_: Any) -> None:
         time.sleep(30.0)

@@ -1,4 +1,4 @@
-"""What happens behind calls and answers, without anyone who carries them."""
+"""Hosted programs and learners, called directly without a transport."""
 
 from __future__ import annotations
 

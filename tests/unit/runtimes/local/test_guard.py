@@ -1,4 +1,4 @@
-"""A guard that is stopped or does not read holds up nobody."""
+"""A guard that is stopped or does not read does not hold up the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Children that are there before the run that wants them."""
+"""Children that are started before the run that needs them."""
 
 from __future__ import annotations
 

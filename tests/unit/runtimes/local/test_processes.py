@@ -44,7 +44,7 @@ def hear_the_end(child: LocalProcess) -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process is there and no zombie."""
+    """Return whether a process runs and is no zombie."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False

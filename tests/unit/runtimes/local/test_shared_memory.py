@@ -18,10 +18,10 @@ SIZE = 300_000
 WRITER = f"""
 import sys
 from clearl.runtimes.local.shared_memory import SharedBlock, SharedWeights
-board = SharedWeights(SharedBlock.received(int(sys.argv[1]), SharedWeights.nbytes({SIZE})), {SIZE})
+weights = SharedWeights(SharedBlock.received(int(sys.argv[1]), SharedWeights.nbytes({SIZE})), {SIZE})
 for version in range(2, 1_000_000):
-    board.buffer()[:] = version
-    board.publish(version, 10 * version)
+    weights.buffer()[:] = version
+    weights.publish(version, 10 * version)
 """
 
 
