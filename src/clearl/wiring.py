@@ -236,6 +236,7 @@ def open_context(spec: RunSpec, factory: Factory) -> Iterator[RunContext]:
                 writer, record_every_updates=config.record_every_updates, listeners=listeners, thins=spec.plan.forever
             ),
             checkpoints=checkpoints,
+            saved=saved,
             run_dir=run_dir.path,
             stop=spec.stop,
         )

@@ -18,7 +18,7 @@ from unittest import mock
 
 _OS_CALLS = (
     "open", "read", "write", "pread", "pwrite", "fsync", "ftruncate", "lseek", "stat", "lstat", "fstat", "statvfs",
-    "access", "listdir", "scandir", "mkdir", "rmdir", "unlink", "remove", "rename", "replace", "link", "utime",
+    "listdir", "scandir", "mkdir", "rmdir", "unlink", "remove", "rename", "replace", "link", "utime",
 )  # fmt: skip
 
 
@@ -29,17 +29,18 @@ class FailingCalls:
     root: Path
     first: int = -1
     last: int = -1
-    count: int = 0
+    seen: list[str] = field(default_factory=list)
+    """All calls: name and path below `root`."""
     failed: list[str] = field(default_factory=list)
-    """The calls that failed: name, path, and the function of clearl that made them."""
+    """The calls that failed, with the function of clearl that made them."""
 
     def check(self, name: str, place: str | None) -> None:
         """Count one call; raise if its turn has come."""
         if place is None or not (place == str(self.root) or place.startswith(f"{self.root}/")):
             return
-        number, self.count = self.count, self.count + 1
-        if self.first <= number <= max(self.first, self.last):
-            self.failed.append(f"{name} {place.removeprefix(str(self.root))} in {_caller()}")
+        self.seen.append(f"{name} {place.removeprefix(str(self.root))}")
+        if self.first <= len(self.seen) - 1 <= max(self.first, self.last):
+            self.failed.append(f"{self.seen[-1]} in {_caller()}")
             raise OSError(errno.EIO, os.strerror(errno.EIO), place)
 
     @contextmanager

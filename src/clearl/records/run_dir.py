@@ -81,8 +81,9 @@ class RunDir:
     def config_text(self) -> str:
         """The resolved config, as it was written when the run was made."""
         path = self.path / CONFIG_FILE
-        if not path.exists():
-            raise CorruptFileError(f"{path} is missing; a run cannot go on without its settings")
+        with _named_errors():
+            if not path.exists():
+                raise CorruptFileError(f"{path} is missing; a run cannot go on without its settings")
         data, meta = read_plain(path, cap_nbytes=_CONFIG_CAP_NBYTES), self.meta
         expected = meta.get("config_sha256")
         pending = str(meta.get("pending_config") or "").encode()

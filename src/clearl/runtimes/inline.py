@@ -30,7 +30,7 @@ def run_inline(spec: RunSpec) -> None:
 
 
 def _run(context: RunContext) -> None:
-    saved = context.checkpoints.newest()
+    saved = context.saved
     run = _InlineRun(context, incarnation=_incarnation(saved))
     try:
         if saved is None:

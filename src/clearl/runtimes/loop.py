@@ -71,7 +71,7 @@ class LearnerLoop:
 
     def __init__(self, context: RunContext, backend: Backend) -> None:
         self.context, self.backend, self.state, self.watch = context, backend, RunState(context), Stopwatch()
-        saved = context.checkpoints.newest()
+        saved = context.saved
         sequences: Sequence[int] = [0] * context.config.slots
         if saved is None:
             context.recorder.begin(context.plan)

@@ -17,7 +17,7 @@ from clearl.nets.network import PolicyNetwork
 from clearl.registry import load_entry
 from clearl.runtimes.host import StopFlag
 from clearl.runtimes.recorder import Recorder, RowListener
-from clearl.storage.checkpoints import CheckpointStore
+from clearl.storage.checkpoints import CheckpointStore, Saved
 from clearl.tasks.plan import Plan
 from clearl.tasks.schedule import PlanCursor
 from clearl.tasks.suite import Suite
@@ -72,6 +72,8 @@ class RunContext:
     cursor: PlanCursor
     recorder: Recorder
     checkpoints: CheckpointStore
+    saved: Saved | None
+    """The checkpoint that the run goes on from; its rows were cut to it, so it is looked for once only."""
     run_dir: Path
     stop: StopFlag
 

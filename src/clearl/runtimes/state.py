@@ -159,7 +159,8 @@ class RunState:
     def restore(self, saved: Saved) -> dict[str, Any]:
         """Restore the run from `saved`; return the tree, for what only the runtime can restore."""
         with fitting(saved.path):
-            return self._restore(saved, saved.tree)
+            # Read apart: `saved` lives as long as the run, its arrays need not.
+            return self._restore(saved, Saved(saved.path).tree)
 
     def _restore(self, saved: Saved, tree: dict[str, Any]) -> dict[str, Any]:
         context = self.context
