@@ -18,7 +18,7 @@ from clearl.experiment import run
 from clearl.play import record_video
 from clearl.suites.environments import EnvironmentSuite
 
-CAPTION = 2 * 14 + 4
+CAPTION = 2 * 21 + 4
 NO_TASKS = {"tasks": (), "cycles": 1, "frames_per_visit": 100}
 
 
@@ -48,8 +48,8 @@ def test_cartpole_is_drawn_as_gymnasium_draws_it(cartpole: Path, capsys) -> None
 def test_before_and_after_a_switch_are_drawn_side_by_side(cartpole: Path) -> None:
     assert main(["video", str(cartpole), "--switch", "1", "--max-steps", "3", "--out", str(cartpole / "both.gif")]) == 0
     film = pictures(cartpole / "both.gif")
-    assert film[0].shape == (3 * 14 + 4 + 320, 2 * 480 + 8, 3)
-    left, right = film[0][46:, :480], film[0][46:, 488:]
+    assert film[0].shape == (3 * 21 + 4 + 1 + 320, 2 * 480 + 8, 3)  # made even
+    left, right = film[0][67:, :480], film[0][67:, 488:]
     assert (left == right).mean() > 0.99  # the same seed begins with the same state
 
 

@@ -11,8 +11,8 @@ from clearl.tasks.observations import TaskObservations
 
 BAR_PIXELS = 8
 LINE_PIXELS = 14
-"""Height of a line of a caption."""
-_LEAST_WIDTH, _MOST_WIDTH = 160, 480
+"""Height of a line of a caption; half as much again on a wide picture."""
+_LEAST_WIDTH, _WIDE, _MOST_WIDTH = 160, 320, 480
 _ROD_PIXELS = 80
 _PAPER, _INK = (24, 24, 24), (240, 240, 240)
 
@@ -76,15 +76,17 @@ def with_caption(picture: np.ndarray, lines: Sequence[str]) -> np.ndarray:
     from PIL import Image, ImageDraw, ImageFont
 
     large = _resized(picture)
-    top, (height, width) = LINE_PIXELS * len(lines) + 4, large.shape[:2]
+    height, width = large.shape[:2]
+    line_pixels = LINE_PIXELS if width < _WIDE else 3 * LINE_PIXELS // 2
+    top = line_pixels * len(lines) + 4
     canvas = Image.new("RGB", (width + width % 2, top + height + (top + height) % 2), _PAPER)
     canvas.paste(Image.fromarray(large), (0, top))
-    draw, font = ImageDraw.Draw(canvas), ImageFont.load_default()
+    draw, font = ImageDraw.Draw(canvas), ImageFont.load_default(line_pixels * 10 // LINE_PIXELS)
     for row, line in enumerate(lines):
         text = line.encode("ascii", "replace").decode()  # what every default font has
         while draw.textlength(text, font) > width - 4:
             text = f"{text[:-4]}..." if len(text) > 4 else ""
-        draw.text((2, 2 + LINE_PIXELS * row), text, _INK, font)
+        draw.text((2, 2 + line_pixels * row), text, _INK, font)
     return np.asarray(canvas)
 
 

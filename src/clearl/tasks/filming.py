@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from ctypes.util import find_library
 from typing import Any, Protocol
@@ -45,8 +46,10 @@ class Camera:
         except ClearlError as error:
             raise NoPictureError(f"{self._task} cannot be made to draw itself: {_first_line(error)}") from error
         try:
-            env.reset(seed=0)
-            _draw(env)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what keeps it from drawing is said once, below
+                env.reset(seed=0)
+                _draw(env)
         except Exception as error:  # whatever an environment or OpenGL raises
             env.close()
             problem = f"{type(error).__name__}: {_first_line(error)}"

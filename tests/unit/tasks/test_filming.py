@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -57,6 +58,7 @@ class Grey(Drawn):
 
 class NoDriver(Drawn):
     def render(self) -> Any:
+        warnings.warn("libGL is missing", UserWarning, stacklevel=1)  # an error in these tests
         raise RuntimeError("no OpenGL driver\nand a second line")
 
 
