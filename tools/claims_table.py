@@ -17,6 +17,7 @@ SUITES = {
     "MinAtar, four games": "e2-games/e2-games",
     "MiniGrid, LSTM": "e4-recurrent/e4-recurrent",
     "Pendulum, control schemes": "control/control-schemes",
+    "HalfCheetah, two directions": "control/directions",
 }
 """Columns of the table and the sequence that each is read from; what is not published has no column."""
 START, END = "<!-- claims: written by tools/claims_table.py -->", "<!-- end of claims -->"
