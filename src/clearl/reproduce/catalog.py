@@ -251,11 +251,14 @@ CONTROL = {
         TaskSequence("directions", "mujoco-directions", 5, _ONE_CORE),
     ],
 }
+# Reacher's episodes have 50 steps. On seed 100, 50,000 frames: -9 with this discount, -21 with 0.98 (there with twice
+# the standard deviation at the start).
+_REACHER = {"tasks": ("reacher",), "frames_per_visit": 200_000, "discount": 0.9}
 MUJOCO = {
     "smoke": [TaskSequence("half-cheetah", "mujoco", 1, {**_ONE_CORE, **_TINY})],
     "laptop": [
         TaskSequence("half-cheetah", "mujoco", 5, _ONE_CORE),
-        TaskSequence("reacher", "mujoco", 5, {**_ONE_CORE, "tasks": ("reacher",), "frames_per_visit": 300_000}),
+        TaskSequence("reacher", "mujoco", 5, {**_ONE_CORE, **_REACHER}),
     ],
 }
 PENDULUM = {
