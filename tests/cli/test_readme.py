@@ -89,11 +89,20 @@ def test_every_link_and_picture_leads_somewhere():
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def test_the_effects_that_the_readme_tells_are_those_of_the_findings():
-    findings = json.loads((ROOT / "docs/results/e0a-pairs/e0a-pairs/findings.json").read_text())
-    effects = {finding["id"]: finding["effect"] for finding in findings if finding["effect"]}
-    text = " ".join(README.split())
-    for name, words in {"sequential-forgets": "the baseline kept", "clear-keeps": "CLEAR"}.items():
-        effect = effects[name]
-        assert f"{words} {effect['value']:.0%} ".replace("%", " %")[:-1] in text
-        assert f"({effect['low']:.2f} to {effect['high']:.2f})" in text
+@pytest.mark.parametrize(
+    ("suite", "claim", "words"),
+    [
+        ("e0a-pairs", "sequential-forgets", "the baseline kept {}"),
+        ("e0a-pairs", "clear-keeps", "it kept {} of these games"),
+        ("e0a-pairs", "clear-simultaneous", "{} on these games"),
+        ("e1-schemes", "clear-keeps", "{} of three control schemes"),
+        ("e1-schemes", "clear-simultaneous", "holds on the control schemes, {}"),
+        ("e1-schemes", "balance", "on the control schemes, {}"),
+        ("e1-schemes", "tiny-buffer", "1/180 of all frames gave {}"),
+    ],
+)
+def test_the_effects_that_the_readme_tells_are_those_of_the_findings(suite: str, claim: str, words: str):
+    findings = json.loads((ROOT / f"docs/results/{suite}/{suite}/findings.json").read_text())
+    effect = next(finding["effect"] for finding in findings if finding["id"] == claim)
+    told = f"{effect['value']:.2f} ({effect['low']:.2f} to {effect['high']:.2f})"
+    assert words.format(told) in " ".join(README.split())
