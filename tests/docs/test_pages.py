@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
@@ -151,3 +152,14 @@ def test_messages_that_troubleshooting_quotes_are_in_the_code() -> None:
     quoted = re.findall(r"^\| `([^`]+)`", page, flags=re.M)
     assert len(quoted) > 5
     assert [text for text in quoted if text not in joined] == []
+
+
+def test_every_extra_has_one_row_on_the_install_page() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    table = page.partition("## Extras")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| (`[^|]+) \|", table, flags=re.M)
+    named = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+    assert sorted(named) == sorted(project["optional-dependencies"].keys() - {"dev"})
+    least, below = re.findall(r"torch>=([\d.]+),<2\.(\d+)", " ".join(project["dependencies"]))[0]
+    assert f"({least} to 2.{int(below) - 1})" in page
