@@ -235,9 +235,13 @@ def _open_console(config: RunConfig, plan: Plan, run_dir: RunDir, stack: ExitSta
     names = dict.fromkeys([run_dir.meta.get("arm") or config.method, plan.name])
     title = f"{', '.join(names)} on {config.suite}"
     view = Console(title=title, tasks=plan.evaluate, total_frames=plan.total_frames)
-    for row in scan_rows(run_dir.metrics_path, thin="train").rows:  # what a resumed run did before
-        view.view.update(row)
     shield = Shield("the live view")
+
+    def show_past() -> None:
+        for row in scan_rows(run_dir.metrics_path, thin="train").rows:  # what a resumed run did before
+            view.view.update(row)
+
+    shield.call(show_past)
     if (forecast := run_dir.meta.get("replay", {}).get("forecast", "no replay")) != "no replay":
         shield.call(lambda: view.say(str(forecast)))
     shield.call(view.open)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -9,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from clearl.cli.main import main
 
 RUN = [
     *("run", "--suite", "minatar", "--tasks", "breakout", "--runtime", "inline", "--slots", "4"),
@@ -66,3 +69,14 @@ def test_lost_output_of_a_verb_is_one_line() -> None:
         )
     assert done.returncode == 1
     assert done.stderr == "clearl: the output: No space left on device; make room, or write to another disk\n"
+
+
+def test_rows_that_cannot_be_read_for_the_view_do_not_end_the_training(tmp_path: Path, capsys, monkeypatch) -> None:
+    def fail(path: Path, **options: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    monkeypatch.setattr("clearl.experiment.scan_rows", fail)
+    assert main([*RUN, "--out", str(tmp_path / "run")]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "clearl: the live view is switched off, training goes on: OSError: Input/output error\n"
+    assert "finished" in shown.out and _status(tmp_path / "run") == "finished"
