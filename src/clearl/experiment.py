@@ -1,4 +1,4 @@
-"""The life of a run: claim its directory, train or resume, finish; wiring.py makes its parts."""
+"""The life cycle of a run: claim its directory, train or resume, finish; wiring.py makes its parts."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ from clearl.wiring import (
 
 @dataclass(frozen=True)
 class RunResult:
-    """A run that has ended: its directory, its metrics and what it trained."""
+    """A run that has ended: its directory, its metrics and its agent."""
 
     path: Path
     status: str
     parts: tuple[RunResult, ...] = ()
-    """The runs of the single tasks, where the protocol trains them separately."""
+    """The runs of the single tasks, if the protocol trains them separately."""
     trained: bool = True
-    """False where the directory held the finished run already, and nothing was done."""
+    """False if the directory already held the finished run, and nothing was done."""
 
     @property
     def metrics(self) -> MetricsTable:
@@ -91,7 +91,7 @@ class RunResult:
         return load_agent(self.path)
 
     def extend(self, *, console: bool = False, **settings: Any) -> RunResult:
-        """Continue in the same directory with what comes next: `result.extend(tasks=("asterix",))`.
+        """Continue training in the same directory on further tasks: `result.extend(tasks=("asterix",))`.
 
         Tasks may be functions that make an environment, as for `clearl.run`.
         """
@@ -106,9 +106,9 @@ def run(
     config: RunConfig, out: Path, *, console: bool = True, arm: str | None = None, overwrite: bool = False,
     listeners: Sequence[Callable[[Row], None]] = (),
 ) -> RunResult:  # fmt: skip
-    """Train what `config` says into the directory `out`; if that holds the same run, resume it.
+    """Train the run of `config` into the directory `out`; if that holds the same run, resume it.
 
-    With `overwrite` a run that `out` holds is deleted first, once everything that can be checked has been.
+    With `overwrite`, a run in `out` is deleted first, after all checks that can be made beforehand.
     """
     out = Path(out).absolute()  # an environment may change the working directory
     refuse_foreign(out)
@@ -133,7 +133,7 @@ def run(
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options of a call of `run` beside the settings of the run."""
+    """The options of a call of `run` that are not settings of the run."""
 
     console: bool
     arm: str | None
@@ -142,12 +142,12 @@ class RunOptions:
 
 
 def _check_machine(config: RunConfig) -> None:
-    """Raise where this machine lacks what the run asks for, before a directory is made."""
+    """Raise, before a directory is made, if this machine lacks what the run needs."""
     RUNTIMES.check(config.runtime)
     check_autocast(config)
     if config.runtime == "ray" and find_spec("ray") is None:
         raise MissingExtraError("runtime ray", "ray", "install it with: pip install 'clearl[ray]'")
-    if config.runtime != "ray":  # there the learner may be on another machine
+    if config.runtime != "ray":  # with Ray, the learner may be on another machine
         find_device(config.device)
     check_mirrors(config.mirror_names)
 
@@ -177,7 +177,7 @@ def load_agent(path: Path, *, trust: bool = False) -> Agent:
 
 
 def _recorded_plans(out: Path) -> list[Plan]:
-    """Return the plan of a run that was extended: its settings know only of the last part of it."""
+    """Return the recorded plan of an extended run: its settings describe only the last part."""
     if not holds_run(out) or not RunDir(out).meta.get("extensions"):
         return []
     return [plan_from_json(RunDir(out).meta["plan"])]
@@ -207,7 +207,7 @@ def _run_plan(config: RunConfig, plan: Plan, out: Path, suite: Suite, stop: Stop
                 spec = RunSpec(config, plan, out, open_context, FACTORY_ENTRY, factory, stop, watchers)
                 RUNTIMES.get(config.runtime)(spec)
         except BaseException as error:
-            with suppress(StorageError):  # a full disk must not hide what went wrong
+            with suppress(StorageError):  # a full disk must not hide the original error
                 run_dir.set_status("failed")
             if isinstance(error, DivergedError):
                 raise _with_checkpoint(error, run_dir) from error
@@ -223,14 +223,14 @@ def _run_plan(config: RunConfig, plan: Plan, out: Path, suite: Suite, stop: Stop
 
 
 def _collapse_watch(config: RunConfig) -> Callable[[Row], None]:
-    """Return a listener that warns once of a collapsed policy, and never ends the training."""
+    """Return a listener that warns once of a collapsed policy and never stops training."""
     watch = CollapseWatch(config.unroll_steps * config.batch_unrolls)
     return partial(Shield("the watch for collapse").call, watch.update)
 
 
 def _open_console(config: RunConfig, plan: Plan, run_dir: RunDir, stack: ExitStack) -> Callable[[Row], None]:
     """Open the live view for the life of `stack`; return the listener that feeds it."""
-    from clearl.records.console import Console  # Rich, which a child process can do without
+    from clearl.records.console import Console  # imports Rich, which child processes do not need
 
     names = dict.fromkeys([run_dir.meta.get("arm") or config.method, plan.name])
     title = f"{', '.join(names)} on {config.suite}"
@@ -238,7 +238,7 @@ def _open_console(config: RunConfig, plan: Plan, run_dir: RunDir, stack: ExitSta
     shield = Shield("the live view")
 
     def show_past() -> None:
-        for row in scan_rows(run_dir.metrics_path, thin="train").rows:  # what a resumed run did before
+        for row in scan_rows(run_dir.metrics_path, thin="train").rows:  # rows from before a resume
             view.view.update(row)
 
     shield.call(show_past)
@@ -259,7 +259,7 @@ def _with_checkpoint(error: DivergedError, run_dir: RunDir) -> DivergedError:
 def _claimed(
     config: RunConfig, out: Path, make_meta: Callable[[], dict[str, Any]], options: RunOptions
 ) -> Iterator[RunDir]:
-    """Hold the directory of a run, made or opened to resume; no other process trains into it meanwhile."""
+    """Lock the directory of a run, created or opened to resume, so that no other process trains into it."""
     meta = None if holds_run(out) else make_meta()  # fails before anything is made
     with claimed_directory(out):
         if options.overwrite and holds_run(out):
@@ -273,7 +273,7 @@ def _claimed(
 
 
 def _reopened(config: RunConfig, out: Path, arm: str | None) -> RunDir:
-    """Open a run to resume; settings that do not touch learning become those of `config`."""
+    """Open a run to resume; take settings that do not affect learning from `config`."""
     run_dir = RunDir.open(out)
     before = from_yaml(run_dir.config_text, str(out / CONFIG_FILE))
     changes = diff(before, config)
@@ -293,7 +293,7 @@ def _reopened(config: RunConfig, out: Path, arm: str | None) -> RunDir:
 
 
 def _check_checkpoints(run_dir: RunDir) -> None:
-    """Refuse a run that had checkpoints and lost them: a fresh start would drop what it recorded."""
+    """Refuse a run that had checkpoints and lost them: a fresh start would drop its recorded rows."""
     had = run_dir.status == "interrupted" or run_dir.meta.get("checkpointed")
     if had and "parts" not in run_dir.meta and not CheckpointStore(run_dir.checkpoints_path).paths():
         raise RunDirectoryError(
@@ -303,7 +303,7 @@ def _check_checkpoints(run_dir: RunDir) -> None:
 
 
 def _meta(factory: RunFactory, plan: Plan, arm: str | None) -> dict[str, Any]:
-    """Return the meta data of one network's training: all that its config does not say."""
+    """Return the meta data of one network's training: everything that is not in its config."""
     config = factory.config
     factory.check_room()
     return {

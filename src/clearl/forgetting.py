@@ -3,9 +3,9 @@
     plan = plan_forgetting(Path("runs/a"), "breakout", older_than_frames=None)
     forget(plan)
 
-`meta.json` is the one place that decides: once it says what was dropped, no shard gives those unrolls again, and
-whoever opens the run next erases what a kill has left of them (`finish_forgetting`). Before that nothing has changed.
-What the weights have learnt stays; only replay, and with it cloning, goes without the unrolls.
+`meta.json` alone decides: once it records what was dropped, no shard returns those unrolls again, and the next process
+that opens the run erases what a kill has left of them (`finish_forgetting`). Before that, nothing has changed.
+The weights stay as they are; only replay, and with it cloning, no longer has the unrolls.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ _MAX_RECORD_NBYTES = 1 << 31
 
 @dataclass(frozen=True)
 class Forgetting:
-    """A plan of what to drop; made and checked by `plan_forgetting`, which changes nothing."""
+    """The unrolls to drop; made and checked by `plan_forgetting`, which changes nothing."""
 
     path: Path
     task: str
     older_than_frames: int | None
     now_frames: int
     sequences: tuple[int, ...]
-    """Unrolls that each slot had offered."""
+    """The number of unrolls that each slot has offered to replay."""
     forgotten: tuple[str, ...]
-    """The unrolls dropped of each slot; see `clearl.replay.history.pack_mask`."""
+    """The unrolls to drop from each slot, as packed masks; see `clearl.replay.history.pack_mask`."""
     unrolls: int
     nbytes: int
     left: int
-    """Unrolls that stay."""
+    """The number of unrolls that stay."""
 
 
 def plan_forgetting(path: Path, task: str, *, older_than_frames: int | None = None) -> Forgetting:
@@ -60,7 +60,7 @@ def plan_forgetting(path: Path, task: str, *, older_than_frames: int | None = No
 
 @contextmanager
 def _at_rest(run_dir: RunDir) -> Iterator[None]:
-    """Hold the run; refuse one that is running."""
+    """Lock the run; refuse one that is running."""
     with ExitStack() as stack:
         try:
             stack.enter_context(run_dir.locked())
@@ -94,7 +94,7 @@ def _plan(run_dir: RunDir, task: str, older_than_frames: int | None) -> Forgetti
 
 
 def forget(plan: Forgetting) -> None:
-    """Drop what `plan` says. A kill at any moment leaves the run as it was, or with all of it dropped."""
+    """Drop the unrolls of `plan`. A kill at any moment leaves the run unchanged, or with all of them dropped."""
     run_dir = RunDir(plan.path)
     with _at_rest(run_dir):
         if _plan(run_dir, plan.task, plan.older_than_frames) != plan:
@@ -118,10 +118,10 @@ def forget(plan: Forgetting) -> None:
 
 
 def finish_forgetting(run_dir: RunDir) -> None:
-    """Erase what was dropped, unless that was done; the caller holds the lock of the run.
+    """Erase the dropped unrolls from disk, unless that is done; the caller holds the lock of the run.
 
     Both generations of checkpoints become the newest one: an older one would go back to before the unrolls were
-    dropped. Replayed unrolls that waited in it for a full batch are masked, as nobody knows which task they are of.
+    dropped. Replayed unrolls that wait in it for a full batch are masked, as their task is not recorded.
     """
     replay = run_dir.meta.get("replay") or {}
     if not replay.get("unfinished"):
@@ -139,7 +139,7 @@ def finish_forgetting(run_dir: RunDir) -> None:
 
 
 def _checkpoints(run_dir: RunDir) -> CheckpointStore:
-    """Return the checkpoints, as a resume would choose among them."""
+    """Return the checkpoints, with the checks of a resume."""
     return CheckpointStore(
         run_dir.checkpoints_path, check=lambda state: check_position(run_dir.path, state.get("metrics_position"))
     )
@@ -183,7 +183,7 @@ def _without_waiting_replay(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _erase(run_dir: RunDir, replay: Mapping[str, Any], slot: int, directory: Path) -> None:
-    """Rewrite a shard's segments with what it still holds."""
+    """Rewrite a shard's segments with the unrolls that it still holds."""
     part = replay["earlier"][-1]
     stream, sequence = derive(int(run_dir.meta["seed"]), "reservoir", slot), int(part["sequences"][slot])
     reservoir, _ = reservoir_at(stream, replay["capacity_unrolls"], earlier_of(replay["earlier"], slot), sequence)

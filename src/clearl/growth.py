@@ -1,10 +1,10 @@
 """Growth of spaces: the places of smaller observations and actions in larger ones, and arrays padded to them.
 
-    growth = Growth(old, new)                  # refuses by name what cannot grow
+    growth = Growth(old, new)                  # raises an error that names what cannot grow
     rows = growth.unroll(rows)                 # unrolls of the old spec, as the new one holds them
 
-What is new is zero in observations, and outside of the masks of all that was played before: V-trace, entropy and
-cloning leave it out, so that losses on padded unrolls are those on the unrolls themselves.
+New entries are zero in observations, and masked out in everything that was played before: V-trace, entropy and cloning
+leave them out, so that losses on padded unrolls equal those on the original unrolls.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ class Growth:
 
     @cached_property
     def mask_places(self) -> np.ndarray:
-        """[old mask_size]: where each option and each real number stands in the new masks."""
+        """[old mask_size]: the index of each option and real number in the new masks."""
         old, new = self.old.action, self.new.action
         return np.concatenate([_option_places(old, new), sum(new.choices) + np.arange(old.reals)]).astype(np.int64)
 
     @cached_property
     def policy_places(self) -> np.ndarray:
-        """[old policy_size]: where each number of a policy stands in the new ones."""
+        """[old policy_size]: the index of each number of a policy in the new ones."""
         deviations = sum(self.new.action.choices) + self.new.action.reals + np.arange(self.old.action.reals)
         return np.concatenate([self.mask_places, deviations]).astype(np.int64)
 
     def policy(self, policy: np.ndarray) -> np.ndarray:
-        """Pad policies [..., policy_size] with 0 for what is new, which a mask leaves out."""
+        """Pad policies [..., policy_size] with 0 for new entries, which masks leave out."""
         return _spread(policy, self.policy_places, self.new.action.policy_size)
 
     def mask(self, mask: np.ndarray) -> np.ndarray:
-        """Pad masks [..., mask_size] of tasks or states: nothing new is possible."""
+        """Pad masks [..., mask_size] of tasks or states: new actions are not allowed."""
         return _spread(mask, self.mask_places, self.new.action.mask_size)
 
     def action(self, action: np.ndarray) -> np.ndarray:
@@ -134,7 +134,7 @@ def _option_places(old: ActionSpec, new: ActionSpec) -> np.ndarray:
 
 
 def _spread(array: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
-    """Return the numbers [..., n] at `places` of [..., size]; 0 or False elsewhere."""
+    """Return an array [..., size] with the numbers [..., n] at `places`, and 0 or False elsewhere."""
     spread = np.zeros((*array.shape[:-1], size), array.dtype)
     spread[..., places] = array
     return spread

@@ -3,7 +3,7 @@
     memory = read_memory(Path("runs/a"))
     memory.tasks["breakout"].median_age_frames
 
-Reads a run without touching it, whether it is at rest or trains meanwhile.
+Reads a run without changing it, also while it trains.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from clearl.storage.checkpoints import CheckpointStore
 
 @dataclass(frozen=True)
 class TaskMemory:
-    """The buffer's contents of one task; None where a number is not known."""
+    """The buffer's contents of one task; None for unknown numbers."""
 
     unrolls: int
     frames: int
@@ -37,9 +37,9 @@ class TaskMemory:
     newest_age_frames: int | None = None
     nbytes: int | None = None
     mean_return: float | None = None
-    """Mean sum of rewards of an unroll, as the environment gave them."""
+    """The mean over unrolls of the sum of rewards, as the environment returned them."""
     played_frames: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64), compare=False)
-    """[unrolls]: when each was played; for figures."""
+    """[unrolls]: the frame at which each was played; for figures."""
     returns: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32), compare=False)
     """[unrolls]: the return of each; for figures."""
 
@@ -55,10 +55,10 @@ class Memory:
     disk_nbytes: int | None = None
     """Bytes of the files, waste included."""
     lost: int = 0
-    """Unrolls that ought to be there and are not."""
+    """The number of unrolls that are missing from the files."""
     problems: tuple[str, ...] = ()
     note: str = ""
-    """The reason why some of it is unknown."""
+    """The reason why some numbers are unknown."""
 
     @property
     def unrolls(self) -> int:
@@ -99,7 +99,7 @@ def replay_of(run_dir: RunDir) -> dict[str, Any]:
 
 
 def at_rest(run_dir: RunDir) -> list[int] | None:
-    """Return the unrolls that each slot had offered at the newest checkpoint; None where there is none."""
+    """Return the number of unrolls that each slot had offered at the newest checkpoint; None if there is none."""
     saved = CheckpointStore(run_dir.checkpoints_path).newest()
     if saved is None:
         return None
@@ -107,7 +107,7 @@ def at_rest(run_dir: RunDir) -> list[int] | None:
 
 
 def read_shards(run_dir: RunDir, sequences: list[int] | None) -> list[ShardContents]:
-    """Read every shard, as it was after `sequences` of each slot, or as it is."""
+    """Read every shard, as it was after `sequences` unrolls of each slot, or (None) as it is."""
     replay, seed = replay_of(run_dir), int(run_dir.meta["seed"])
     return [
         read_shard(
@@ -138,7 +138,7 @@ def _of_task(held: np.ndarray, now: int, unroll_frames: int) -> TaskMemory:
 
 
 def _recorded(run_dir: RunDir, replay: Mapping[str, Any], now: int, unroll_frames: int) -> Memory:
-    """Read the last row of training metrics, where the buffer itself cannot be read."""
+    """Read the last row of training metrics instead, as the buffer itself cannot be read."""
     gone = "was in RAM" if replay.get("store") != "disk" else "is gone (keep_replay was off, or it was removed)"
     rows = [row for row in scan_rows(run_dir.metrics_path).rows if row["kind"] == "train"]
     counted = [row for row in rows if isinstance(row["replay"].get("by_task"), dict)]
@@ -160,7 +160,7 @@ def _unroll_frames(run_dir: RunDir) -> int:
 
 
 def _now_frames(run_dir: RunDir) -> int:
-    """Return the frames trained on: of the newest checkpoint, or of the last row where that is later."""
+    """Return the frames trained on, from the newest checkpoint, or from the last row if that is later."""
     saved = CheckpointStore(run_dir.checkpoints_path).newest()
     now = 0 if saved is None else int(saved.json["learner"]["state"]["counters"]["frames"])
     if run_dir.status != "running":

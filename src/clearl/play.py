@@ -28,20 +28,20 @@ from clearl.tasks.vectors import allow_env_threads
 
 FRAMES_PER_SECOND = 15
 Tell = Callable[[str], None]
-"""Takes a line for the person who waits."""
+"""Shows a line to the user."""
 
 
 def open_parts(
     path: Path, tasks: Sequence[str] = (), *, imports: Iterable[str] = (), trust: bool = False
 ) -> Iterator[Trained]:
-    """Open the run in `path`, or each of the runs where it holds one a task."""
+    """Open the run in `path`, or each of its runs if it holds one per task."""
     for part, chosen in parts_of(path, tasks).items():
         yield Trained.open(part, chosen, imports=imports, trust=trust)
 
 
 def evaluate(trained: Trained, *, episodes: int, tell: Tell = lambda line: None) -> Iterator[Evaluation]:
     """Play whole, unclipped episodes of each task; `tell` gets a line for each environment that had to be rebuilt."""
-    allow_env_threads(cores())  # no other process acts meanwhile
+    allow_env_threads(cores())  # no other process acts at the same time
     config = trained.config
     evaluator = Evaluator(
         suite=trained.suite, network=trained.agent.network, seed=derive(config.seed, "clearl eval"), episodes=episodes,
@@ -59,7 +59,7 @@ def evaluate(trained: Trained, *, episodes: int, tell: Tell = lambda line: None)
 
 @dataclass(frozen=True)
 class Film:
-    """Captioned pictures of whole episodes, and the score of each episode that has been taken so far."""
+    """Captioned pictures of whole episodes, and the score of each episode filmed so far."""
 
     pictures: Iterator[np.ndarray]
     scores: list[float]
@@ -74,7 +74,7 @@ def record_video(
 ) -> float:
     """Play the first of the tasks and write the pictures as .gif or .mp4; return the mean score of the episodes.
 
-    `tell` gets a line where the environment cannot draw itself, so that its observations are drawn instead.
+    `tell` gets a line if the environment cannot draw itself and its observations are drawn instead.
     """
     film = _film(trained, (), episodes, max_steps, tell)
     _write(file, film.pictures)
@@ -85,7 +85,7 @@ def record_switch(
     path: Path, trained: Trained, switch: int, file: Path, *, episodes: int, max_steps: int,
     tell: Tell = lambda line: None,
 ) -> tuple[float, float]:  # fmt: skip
-    """Film a task with the weights of a switch, and beside it with those that the next segment ended with.
+    """Film a task side by side with the weights at a switch and those at the end of the next segment.
 
     Switch 1 is the first. Both play the first of the tasks from the same seed. Returns the mean scores.
     """
@@ -98,14 +98,14 @@ def record_switch(
     after = at_segment_end(trained, path, switch) if switch in kept else trained
     films = [
         _film(at_segment_end(trained, path, switch - 1), (f"before {next_tasks}",), episodes, max_steps, tell),
-        _film(after, (f"after {next_tasks}",), episodes, max_steps, lambda line: None),  # the same line again
+        _film(after, (f"after {next_tasks}",), episodes, max_steps, lambda line: None),  # it would repeat the same line
     ]
     _write(file, _side_by_side(*films))
     return films[0].mean_score, films[1].mean_score
 
 
 def _side_by_side(left: Film, right: Film) -> Iterator[np.ndarray]:
-    """Yield both films beside each other; the shorter one stands still at its end."""
+    """Yield both films side by side; the shorter one repeats its last picture."""
     shown: list[np.ndarray] = []
     for pair in zip_longest(left.pictures, right.pictures):
         shown = [old if new is None else new for new, old in zip(pair, shown or pair, strict=True)]
@@ -113,7 +113,7 @@ def _side_by_side(left: Film, right: Film) -> Iterator[np.ndarray]:
 
 
 def switch_task(path: Path, switch: int) -> str | None:
-    """Return the first task of the segment that a switch ended; None where the run has no such segment."""
+    """Return the first task of the segment before a switch; None if the run has no such segment."""
     ended = _segments(path).get(switch - 1)
     return None if ended is None else str(ended["tasks"][0])
 
@@ -159,7 +159,7 @@ def _play(
 
 
 def open_scene(suite: Suite, task: str, seed: int, tell: Tell) -> Scene:
-    """Return an environment that draws itself where the suite has one, else one whose observations are drawn."""
+    """Return an environment that draws itself if the suite has one, else one whose observations are drawn."""
     if isinstance(suite, DrawsStates):
         try:
             return suite.make_scene(task, seed=seed)
@@ -184,7 +184,7 @@ def _write_gif(file: Path, pictures: Iterator[np.ndarray]) -> None:
 
     others = (Image.fromarray(picture) for picture in pictures)
     first, duration_ms = next(others), 1000 // FRAMES_PER_SECOND
-    with open(file, "wb") as stream:  # which Pillow would leave open at Ctrl-C
+    with open(file, "wb") as stream:  # Pillow would leave it open at Ctrl-C
         first.save(stream, "GIF", save_all=True, append_images=others, duration=duration_ms, loop=0)
 
 
@@ -196,7 +196,7 @@ def _write_mp4(file: Path, pictures: Iterator[np.ndarray]) -> None:
         raise MissingExtraError("a video in .mp4", "imageio-ffmpeg", remedy) from error
     first = next(pictures)
     height, width = first.shape[:2]
-    # The kind is given, as the name of a file under way does not tell.
+    # The format is explicit, as the temporary file's name does not show it.
     kind = {"fps": FRAMES_PER_SECOND, "macro_block_size": 1, "codec": "libx264", "output_params": ["-f", "mp4"]}
     with contextlib.closing(write_frames(file, (width, height), **kind)) as writer:
         writer.send(None)

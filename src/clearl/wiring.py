@@ -49,7 +49,7 @@ from clearl.unroll import UnrollLayout
 
 _CHECKPOINTS_AT_ONCE = 3
 FACTORY_ENTRY = "clearl.wiring:load_factory"
-"""The entry by which other processes make the factory of a run."""
+"""The entry point with which other processes make the factory of a run."""
 
 
 @dataclass(frozen=True)
@@ -92,12 +92,12 @@ class RunFactory:
 
     @property
     def draws(self) -> int:
-        """Replayed unrolls that a worker sends for each slot with its new one."""
+        """The number of replayed unrolls that a worker sends with each new one."""
         return self.mixer().draws
 
     @cached_property
     def codec(self) -> Codec:
-        """The codec that all shards and the intake of this process share; reads what the run held before it grew."""
+        """The codec of all shards and the intake of this process; also reads unrolls from before the spaces grew."""
         source, layouts = str(self.run_dir / META_FILE), [self.layout]
         for each in self.replay.earlier:
             spec = spec_from_json(each["spec"], source) if "spec" in each else self.suite.spec
@@ -107,7 +107,7 @@ class RunFactory:
 
     @cached_property
     def replay(self) -> ReplaySize:
-        """The size as given, else as the run directory says, which must exist by then."""
+        """The size as given, else as recorded in the run directory, which must exist by then."""
         return self._replay or ReplaySize.of(self.run_dir)
 
     @property
@@ -116,9 +116,9 @@ class RunFactory:
         return self.replay.store
 
     def check_room(self) -> None:
-        """Refuse a disk that the checkpoints of the run do not fit on: the first one may come after hours."""
+        """Refuse a disk without room for the checkpoints of the run: the first one may be written only after hours."""
         parameters = sum(parameter.nbytes for parameter in as_module(self._network).parameters())
-        # The weights and two moments; the unrolls of a batch that is not full. Two generations, and one being written.
+        # Each holds the weights, two moments and the unrolls of an incomplete batch; two are kept, a third is written.
         needed = _CHECKPOINTS_AT_ONCE * (3 * parameters + self.config.batch_unrolls * self.layout.nbytes)
         free = free_nbytes(self.run_dir)
         if free is not None and free < needed:
@@ -128,7 +128,7 @@ class RunFactory:
             )
 
     def plan_replay(self, plan: Plan) -> dict[str, Any]:
-        """Decide the size and the place of replay, for the meta data of a new run."""
+        """Choose the size and the store of replay, for the meta data of a new run."""
         if self.method.replay_fraction == 0:
             return {"store": "ram", "capacity_unrolls": 1, "forecast": "no replay"}
         config, layout = self.config, self.layout
@@ -147,7 +147,7 @@ class RunFactory:
         return self._network
 
     def mixer(self) -> Mixer:
-        """Make the mixer of this run's pairs, as at its start."""
+        """Make the mixer of this run's pairs, in its initial state."""
         seed, fraction = derive(self.config.seed, "mixer"), self.method.replay_fraction
         if self.config.pairs == "both" and fraction > 0:
             return BothMixer(self.config.replay_ratio or 1.0, seed)
@@ -165,7 +165,7 @@ class RunFactory:
         return Worker(actor, shards, self.draws)
 
     def shard(self, slot: int) -> ReplayShard:
-        """Return the replay shard of one slot, as the disk holds it or empty."""
+        """Return the replay shard of one slot, with its contents on disk if there are any."""
         path = self.run_dir / "replay" / f"slot-{slot:05d}"
         store = open_store(self.replay.store, path, waste_share=self.config.replay_waste_share)
         return ReplayShard(
@@ -198,9 +198,9 @@ class RunFactory:
 
 
 def load_factory(config_yaml: str, run_dir: Path) -> RunFactory:
-    """Make the factory of the run in `run_dir` again, in another process."""
+    """Make the factory of the run in `run_dir` in another process."""
     size = ReplaySize.of(run_dir)  # a damaged directory is refused before anything is imported
-    import_plugins(named_modules(parse_yaml(config_yaml, "config")))  # they may declare some of the settings
+    import_plugins(named_modules(parse_yaml(config_yaml, "config")))  # plug-ins may declare some of the settings
     config = from_yaml(config_yaml)
     allow_env_threads(cores() // config.workers if config.workers else 1)  # all workers act at the same time
     return RunFactory(config, make_suite(config.suite, config.tasks, config), run_dir, size)
@@ -243,14 +243,14 @@ def open_context(spec: RunSpec, factory: Factory) -> Iterator[RunContext]:
 
 
 def saved_checkpoints(run_dir: RunDir) -> CheckpointStore:
-    """Return the checkpoints of a run, for those who read them."""
+    """Return the checkpoints of a run, for readers."""
     return CheckpointStore(run_dir.checkpoints_path, check=lambda state: check_checkpoint_spec(run_dir, state))
 
 
 def resumable_checkpoints(run_dir: RunDir, *, on_first: Callable[[], None] = lambda: None) -> CheckpointStore:
-    """Return the checkpoints of a run, for those who go on from one: the rows before it must be there."""
+    """Return the checkpoints of a run, to resume from: the rows before a checkpoint must exist."""
 
-    # Where the metrics end before a checkpoint's position, the older one can write the missing rows again.
+    # If metrics end before a checkpoint's position, a run from an older checkpoint writes the missing rows again.
     def check(state: Mapping[str, Any]) -> None:
         check_checkpoint_spec(run_dir, state)
         check_position(run_dir.path, state.get("metrics_position"))
@@ -259,19 +259,19 @@ def resumable_checkpoints(run_dir: RunDir, *, on_first: Callable[[], None] = lam
 
 
 def check_checkpoint_spec(run_dir: RunDir, state: Mapping[str, Any]) -> None:
-    """Pass over a checkpoint of a network that was to grow, where a crash came before the run knew of it."""
+    """Reject a checkpoint of a grown network if a crash came before the growth was recorded in the meta data."""
     if "spec" in state and state["spec"] != run_dir.meta.get("spec"):
         raise CorruptFileError("it belongs to an extension of the run that was cut off")
 
 
 def run_frames(config: RunConfig) -> int:
-    """Return the frames that a run will train on, over all its networks; 0 where visits end by episodes."""
+    """Return the frames that a run will train on, over all its networks; 0 if visits end by episodes."""
     suite = run_suite(config)
     return sum(plan.total_frames or 0 for plan in method_plans(config, suite.tasks))
 
 
 def run_suite(config: RunConfig) -> Suite:
-    """Return the suite of a run that is about to begin; without named tasks, with those of its schedule."""
+    """Return the suite of a new run, with the tasks of its settings, else those of its schedule."""
     if config.schedule is None or config.tasks:
         return make_suite(config.suite, config.tasks, config)
     return make_suite(config.suite, schedule_tasks(Path(config.schedule)), config)
@@ -285,7 +285,7 @@ def planned(config: RunConfig) -> list[Plan]:
 
 
 def planned_replay(config: RunConfig, out: Path, plan: Plan) -> str:
-    """Return the size and the place of replay of a run that would be made in `out`."""
+    """Describe the size and the store of replay that a run in `out` would have."""
     return RunFactory(config, run_suite(config), out).plan_replay(plan)["forecast"]
 
 
@@ -302,7 +302,7 @@ def method_plans(config: RunConfig, tasks: Sequence[str]) -> list[Plan]:
 
 
 def buffer_size_frames(config: RunConfig, layout: UnrollLayout, total_frames: int | None) -> int:
-    """Return the frames that the replay buffer of a run holds; for a budget of bytes, as many as surely fit."""
+    """Return the frames that the replay buffer of a run holds; under a budget in bytes, those sure to fit."""
     if config.replay_budget is None:
         return config.buffer_size_frames(total_frames)
     unrolls = unrolls_within(
@@ -341,9 +341,9 @@ def make_network(config: RunConfig, spec: TaskSpec, method: Method) -> PolicyNet
 
 
 def stored_network(config: RunConfig, spec: TaskSpec, *, source: str, trust: bool) -> PolicyNetwork:
-    """Make the network of settings that were read from `source`, which may be a stranger's.
+    """Make the network of settings that were read from `source`, which may be untrusted.
 
-    Its torso or method may come from a module that only the user can ask to import, or all of them with `trust`.
+    Modules that define its torso or method are imported only if the user names them, or with `trust`.
     """
     if trust:
         import_plugins(config.imports)

@@ -14,7 +14,7 @@ from clearl.storage.switch_weights import SWITCHES_DIR
 
 
 def copy_run(source: RunDir, target: Path, saved: Saved) -> int:
-    """Copy a run up to its checkpoint; bytes of replay that were copied and not linked."""
+    """Copy a run up to its checkpoint; return the bytes of replay that were copied instead of linked."""
     position = int(saved.json["metrics_position"])
     with RowFiles(source.metrics_path) as rows, open(target / METRICS_FILE, "wb") as copy:
         copy.write(rows.read(0, position))
@@ -30,7 +30,7 @@ def copy_run(source: RunDir, target: Path, saved: Saved) -> int:
 
 
 def _copy_replay(source: Path, target: Path) -> int:
-    """Segment files of the buffer: full ones are never written to again and can be shared, the last is copied."""
+    """Link full segment files of the buffer, which are never written to again, and copy the last one."""
     copied = 0
     for shard in sorted(source.iterdir()) if source.is_dir() else ():
         (target / shard.name).mkdir(parents=True)
@@ -52,7 +52,7 @@ def _link(file: Path, place: Path) -> bool:
 
 
 def empty(directory: Path) -> None:
-    """Remove what an earlier attempt left."""
+    """Remove the files that an earlier attempt left."""
     for path in directory.iterdir():
         if path.is_dir():
             shutil.rmtree(path)

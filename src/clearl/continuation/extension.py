@@ -1,10 +1,10 @@
 """Extend a run, in place or as a copy, when the next tasks arrive.
 
     extension = plan_extension(Path("runs/a"), {"tasks": ("asterix",), "frames_per_visit": 500_000})
-    fork_run(extension, Path("runs/b"))        # a copy goes on; or
-    extend_run(extension)                      # the run itself does
+    fork_run(extension, Path("runs/b"))        # continue a copy; or
+    extend_run(extension)                      # continue the run itself
 
-Weights, optimiser, the method's state and the replay buffer go on. The plan grows by further segments, so everything
+Weights, optimiser, the method's state and the replay buffer are kept. The plan grows by further segments, so everything
 that reads a run (resume, report, live page) sees one longer run. Nothing is changed before everything is checked.
 """
 
@@ -58,22 +58,22 @@ class Extension:
     config: RunConfig
     plan: Plan
     kept_segments: int
-    """Segments of the plan that lie in the past."""
+    """The number of segments of the plan that are over."""
     replay: dict[str, Any]
-    """Where replay is kept from now on, and how many unrolls a slot holds."""
+    """The replay store from now on, and how many unrolls it holds for each slot."""
     replay_lost: bool
-    """The run had a replay buffer, and its files are no longer there."""
+    """True if the run had a replay buffer whose files are missing."""
     flags: dict[str, Any]
     growth: Growth | None
-    """How the spaces of the agent grow; None where the next tasks fit into those that it has."""
+    """The growth of the agent's spaces; None if the next tasks fit into the present ones."""
     tree: dict[str, Any]
-    """The checkpoint with which the next segments begin."""
+    """The checkpoint from which the next segments begin."""
     meta: dict[str, Any]
-    """What the meta data say of the agent's spaces and tasks from now on."""
+    """The meta data of the agent's spaces and tasks from now on."""
 
     @property
     def changes(self) -> dict[str, tuple[Any, Any]]:
-        """Settings that differ from those so far: name -> (old, new)."""
+        """The settings that change: name -> (old, new)."""
         return diff(self.before, self.config)
 
     @property
@@ -130,9 +130,9 @@ def extend_run(extension: Extension) -> None:
 
 
 def fork_run(extension: Extension, out: Path) -> int:
-    """Make an extended copy of the run in `out`; return the bytes of replay that were copied (linked ones take none).
+    """Make an extended copy of the run in `out`; return the bytes of replay that were copied, not linked.
 
-    The copy is made beside `out` under another name and renamed at the end, so that `out` is whole or not there.
+    The copy is made beside `out` under another name and renamed at the end, so that `out` is complete or absent.
     """
     out = Path(out).absolute()
     if holds_run(out):
@@ -151,7 +151,7 @@ def fork_run(extension: Extension, out: Path) -> int:
 
 
 def go_on(source: Path, out: Path | None, flags: Mapping[str, Any]) -> RunConfig:
-    """Extend `source` itself (`out` None) or a copy of it in `out`, unless that was done before; the settings of it."""
+    """Extend `source` itself (`out` None) or a copy of it in `out`, unless that is done; return its settings."""
     target = Path(source if out is None else out)
     if not unfinished_extension(target, None if out is None else source, flags):
         extension = plan_extension(source, flags)
@@ -182,7 +182,7 @@ def _check_source(run_dir: RunDir, config: RunConfig) -> None:
     if "parts" in run_dir.meta or config.protocol == "separate":
         raise RunDirectoryError(f"{path} trains a network for each task: there is no one agent to go on with")
     if status == "running":
-        with run_dir.locked():  # raises where it is true; a crash leaves the word behind
+        with run_dir.locked():  # raises if it is really running; a crash leaves the status behind
             pass
         raise RunDirectoryError(f"{path} was cut off; clearl resume {path} first, then it can go on to the next tasks")
     if status == "failed":
@@ -221,7 +221,7 @@ def _next_plan(config: RunConfig, tasks: Sequence[str]) -> Plan:
 
 
 def _past(plan: Plan, cursor: Mapping[str, Any]) -> tuple[Segment, ...]:
-    """Return the segments that were trained on; one that is under way ends where training stands."""
+    """Return the segments trained on so far; an unfinished one ends at the last frame trained on."""
     index, granted, start = (int(cursor[name]) for name in ("segment", "granted_frames", "segment_start"))
     if plan.is_over(index):
         return plan.segments
@@ -234,7 +234,7 @@ def _past(plan: Plan, cursor: Mapping[str, Any]) -> tuple[Segment, ...]:
 
 
 def _replay(run_dir: RunDir, config: RunConfig, suite: Suite, plan: Plan, flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Choose the store and size of replay: as before, unless the user says otherwise or there was none."""
+    """Choose the store and size of replay: as before, unless the user sets others or there was no replay."""
     before = run_dir.meta.get("replay", {})
     now = RunFactory(config, suite, run_dir.path).plan_replay(plan)
     if before.get("forecast") == "no replay":
@@ -246,10 +246,10 @@ def _replay(run_dir: RunDir, config: RunConfig, suite: Suite, plan: Plan, flags:
 
 
 def _apply(extension: Extension, run_dir: RunDir, source: Path | None = None) -> None:
-    """Write the checkpoint to resume from, then settings and plan: the checkpoint alone changes nothing."""
+    """Write the checkpoint to resume from, then settings and plan: without those, the checkpoint has no effect."""
     meta = run_dir.meta
     store = saved_checkpoints(run_dir)
-    store.drop_after(run_dir.checkpoints_path / extension.saved.path.name)  # left by an extension that was cut off
+    store.drop_after(run_dir.checkpoints_path / extension.saved.path.name)  # left by an interrupted extension
     store.save(extension.tree)
     sequences = sequences_of(extension.saved.tree, meta, extension.config)
     # Kept in the meta data as well: a method without replay writes no sequences into its checkpoints.
@@ -268,7 +268,7 @@ def _apply(extension: Extension, run_dir: RunDir, source: Path | None = None) ->
 
 
 def _earlier(meta: Mapping[str, Any], sequences: Sequence[int]) -> list[dict[str, Any]]:
-    """Capacities and spaces that the replay buffer has had, each with the sequences at which it ended."""
+    """Return the earlier capacities and spaces of the replay buffer, each with the sequences at which it ended."""
     before = meta.get("replay", {})
     ended = {"capacity_unrolls": before.get("capacity_unrolls", 1), "sequences": sequences, "spec": meta.get("spec")}
     return [*before.get("earlier", []), ended]

@@ -1,4 +1,4 @@
-"""The checkpoint with which a run goes on, out of its last one; with a network that has grown, where it must."""
+"""Make the checkpoint that an extended run starts from out of its last one, with a larger network if needed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def next_tree(
     saved: Saved, before: RunConfig, factory: RunFactory, plan: Plan, kept: int, sequences: Sequence[int],
     growth: Growth | None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the checkpoint with which the segments after the first `kept` begin."""
+    """Return the checkpoint from which the segments after the first `kept` begin."""
     config, tree = factory.config, dict(saved.tree)
     learner = factory.learner(plan)
     if growth is not None:
@@ -52,7 +52,7 @@ def next_tree(
 
 
 def _kept_parts(before: RunConfig, config: RunConfig) -> dict[str, bool]:
-    """Return the parts of a learner that are kept beside its network."""
+    """Return which parts of a learner are kept in addition to its network."""
     return {"optimizer": config.optimizer == before.optimizer, "method": config.method == before.method}
 
 
@@ -65,7 +65,7 @@ def _grown_parts(
     names = [name for name, _ in as_module(old).named_parameters()]
     kept = _kept_parts(before, factory.config)
     tensors = grown_tensors(tree["learner"]["tensors"], names, learner, networks, **kept)
-    assert factory.codec  # refuses unrolls that could not be told from the old ones
+    assert factory.codec  # raises if new unrolls could not be told from old ones
     return {
         "learner": {**tree["learner"], "tensors": tensors},
         "intake": {**tree["intake"], "rows": _grown_rows(tree["intake"]["rows"], growth, factory.layout)},
@@ -77,7 +77,7 @@ def _grown_parts(
 
 
 def _grown_rows(rows: Mapping[str, np.ndarray], growth: Growth, layout: UnrollLayout) -> dict[str, np.ndarray]:
-    """Return the unrolls that wait for a full batch."""
+    """Pad the unrolls that wait for a full batch."""
     fields = replace(layout, spec=growth.old).fields
     waiting = {
         name: from_plain(array, np.dtype(fields[name].dtype)) for name, array in from_named(rows).named().items()
@@ -87,12 +87,12 @@ def _grown_rows(rows: Mapping[str, np.ndarray], growth: Growth, layout: UnrollLa
 
 
 def _grown_weights(flat: np.ndarray, old: PolicyNetwork, networks: NetworkGrowth) -> np.ndarray:
-    """Weights that wait for their evaluation."""
+    """Grow the weights that wait for their evaluation."""
     FlatWeights(old).read_from(flat)
     state = networks.state(as_module(old).state_dict())
     return np.concatenate([tensor.detach().reshape(-1).float().numpy() for tensor in state.values()])
 
 
 def sequences_of(tree: Mapping[str, Any], meta: Mapping[str, Any], config: RunConfig) -> list[int]:
-    """Return how many unrolls each slot has offered to replay; in the meta data after a method that had none."""
+    """Return how many unrolls each slot has offered to replay; after a method without replay, the meta data has it."""
     return [int(n) for n in tree["shards"] or meta.get("replay", {}).get("sequences") or [0] * config.slots]

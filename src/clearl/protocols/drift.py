@@ -1,4 +1,4 @@
-"""One network in a world that changes little by little: tasks are values of a parameter, in their order."""
+"""One network in an environment that changes gradually: tasks are values of a parameter, in order."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from clearl.tasks.plan import Plan, Segment, single
 
 
 def drift(tasks: Sequence[str], config: RunConfig) -> list[Plan]:
-    """Plan a way through the tasks, in equal segments from each to the next, as long as `sequential` in all.
+    """Plan a path through the tasks, in equal segments from each to the next, as long in total as `sequential`.
 
-    `drift_shape` says which way. linear: from the first to the last, and back in the next cycle. periodic: there and
-    back in each cycle. random-walk: to a neighbour at random, drawn from the seed. steps: from the first to the last,
-    but the world jumps instead of moving. All values are evaluated throughout.
+    `drift_shape` selects the path. linear: from the first to the last, and back in the next cycle. periodic: there and
+    back in each cycle. random-walk: to a random neighbour, drawn from the seed. steps: from the first to the last, but
+    in jumps instead of gradually. All values are evaluated throughout.
     """
     if len(tasks) < 2:
         raise ConfigError("protocol drift needs two tasks or more, or a range such as gym:CartPole-v1?length=0.5..2.0")
@@ -43,7 +43,7 @@ def _way(tasks: list[str], config: RunConfig) -> list[str]:
     if config.drift_shape == "periodic":
         return [*there_and_back * cycles, tasks[0]]
     if config.drift_shape == "linear":
-        # A way without an end must come back to where it began.
+        # A path without an end must return to its start.
         return [*there_and_back, tasks[0]] if is_forever(config) else _repeated(tasks, cycles)
     rng, place, way = generator(config.seed, "drift"), 0, [tasks[0]]
     for _ in range(last * cycles):
@@ -53,7 +53,7 @@ def _way(tasks: list[str], config: RunConfig) -> list[str]:
 
 
 def _repeated(tasks: list[str], cycles: int) -> list[str]:
-    """Repeat the way from the first to the last, back in every second cycle: the world never jumps."""
+    """Repeat the path from the first to the last, backwards in every second cycle: the parameter never jumps."""
     way = list(tasks)
     for number in range(1, cycles):
         way += tasks[-2::-1] if number % 2 else tasks[1:]

@@ -12,7 +12,7 @@ from clearl.tasks.plan import Plan, Segment, single
 
 
 def overlap(tasks: Sequence[str], config: RunConfig) -> list[Plan]:
-    """Plan as `sequential` does, but let the last `overlap_share` of each visit move linearly to the next task."""
+    """Plan as `sequential` does, but shift linearly to the next task in the last `overlap_share` of each visit."""
     if len(tasks) < 2:
         raise ConfigError("protocol overlap needs two tasks or more; add one to --tasks")
     frames = visits_length(config).get("frames", 0)

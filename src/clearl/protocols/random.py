@@ -1,4 +1,4 @@
-"""One network on tasks in random order, each for a random time: switches that nobody can foresee."""
+"""One network on tasks in random order, each for a random time: switches are unpredictable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clearl.seeding import generator
 from clearl.tasks.plan import Plan, single
 
 FOREVER_CYCLES = 100
-"""Cycles that are drawn for a run without an end before they repeat themselves."""
+"""The cycles drawn for a run without an end; after them, the plan repeats."""
 
 
 def random(tasks: Sequence[str], config: RunConfig) -> list[Plan]:
@@ -32,7 +32,7 @@ def random(tasks: Sequence[str], config: RunConfig) -> list[Plan]:
 
 
 def _order(tasks: list[str], cycles: int, rng: np.random.Generator) -> list[str]:
-    """Return every task once in each cycle, and none twice in a row where there is another."""
+    """Return every task once in each cycle, and none twice in succession if there are several."""
     order: list[str] = []
     for _ in range(cycles):
         drawn = [tasks[i] for i in rng.permutation(len(tasks))]

@@ -1,4 +1,4 @@
-"""A plan that somebody wrote down: a YAML file with a list of segments."""
+"""A plan that the user writes: a YAML file with a list of segments."""
 
 from __future__ import annotations
 

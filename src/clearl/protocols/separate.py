@@ -1,4 +1,4 @@
-"""One network for each task: what learning looks like where nothing can interfere."""
+"""One network for each task: learning without interference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One network on all tasks at once: the upper reference, which no sequence can offer."""
+"""One network on all tasks at once: the upper reference for sequences."""
 
 from __future__ import annotations
 

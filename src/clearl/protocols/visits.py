@@ -1,4 +1,4 @@
-"""The length of visits: functions that all protocols share."""
+"""The lengths of visits, for all protocols."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Length(TypedDict, total=False):
 
 
 def visits_length(config: RunConfig, count: int = 1) -> Length:
-    """Return the length of `count` visits, in the unit that the config gives."""
+    """Return the length of `count` visits, in the unit that the config sets."""
     if config.episodes_per_visit is not None:
         return {"episodes": config.episodes_per_visit * count}
     assert config.frames_per_visit is not None, "RunConfig has either frames or episodes"
@@ -25,20 +25,20 @@ def visits_length(config: RunConfig, count: int = 1) -> Length:
 
 
 def cyclic_visits(tasks: Sequence[str], config: RunConfig) -> tuple[Segment, ...]:
-    """Return the visits of `cycles` rounds through the tasks; of one round where the plan repeats itself for ever."""
+    """Return the visits of `cycles` rounds through the tasks; of one round if the plan repeats for ever."""
     return tuple(single(task, **visits_length(config)) for _ in range(planned_cycles(config)) for task in tasks)
 
 
 def is_forever(config: RunConfig) -> bool:
-    """Return whether the plan repeats itself without an end."""
+    """Return whether the plan repeats without an end."""
     return config.cycles == FOREVER
 
 
 def planned_cycles(config: RunConfig) -> int:
-    """Return the cycles that the plan writes out: one where it has no end."""
+    """Return the number of cycles that the plan lists: one if it has no end."""
     return 1 if is_forever(config) else config.cycles
 
 
 def all_visits(tasks: Sequence[str], config: RunConfig) -> int:
-    """Return how many visits the plan has in all; one cycle of them where it has no end."""
+    """Return how many visits the plan has in all; those of one cycle if it has no end."""
     return planned_cycles(config) * len(tasks)

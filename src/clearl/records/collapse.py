@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 from clearl.records.schema import Row
 
 LEAST_ENTROPY = 1e-3
-"""Nats of a step below which a policy explores no more; uniform over two actions has 0.69."""
+"""Entropy in nats per step below which a policy no longer explores; uniform over two actions has 0.69."""
 LARGEST_GRAD_NORM = 1e6
-"""Before clipping; healthy runs stay below a few thousand."""
+"""Gradient norm, before clipping, above which training counts as collapsed; healthy runs stay below a few thousand."""
 ROWS = 5
-"""Rows in a row that must say so: a single one may be an accident."""
+"""Consecutive rows that must show a sign of collapse: a single one may be an outlier."""
 
 
 class CollapseWatch:
-    """Takes the rows of a run and says once that its policy has collapsed."""
+    """Reads the rows of a run and warns once if its policy has collapsed."""
 
     def __init__(self, batch_steps: int, say: Callable[[str], object] = sys.stderr.write) -> None:
         self._batch_steps, self._say = batch_steps, say
@@ -45,7 +45,7 @@ class CollapseWatch:
 
 
 def _entropy(row: Row, batch_steps: int) -> float | None:
-    """Nats of a step: as diagnosed, or from the loss, which is a sum over the batch."""
+    """Return the entropy in nats per step: as diagnosed, or from the loss, which is a sum over the batch."""
     diagnosed = row.get("diagnostics", {}).get("new", {}).get("entropy")
     if diagnosed is not None:
         return diagnosed

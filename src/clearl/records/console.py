@@ -21,11 +21,11 @@ REFRESH_EVERY_S = 0.25
 PLAIN_EVERY_S = 10.0
 _BARS = "▁▂▃▄▅▆▇█"
 _ECHO_LETTERS = 2
-"""Letters left free at the right: the `^C` that a terminal shows would else begin a new line, and leave one behind."""
+"""Columns left free at the right: the `^C` that a terminal echoes would wrap otherwise, and leave a stray line."""
 
 
 class Console:
-    """Shows a run while it lasts: a live panel in a terminal, a plain line every 10 s elsewhere.
+    """Shows a run during training: a live panel in a terminal, a plain line every 10 s elsewhere.
 
     Drawing happens in `update`, at most four times a second, so that no thread competes with training.
     """
@@ -50,7 +50,7 @@ class Console:
     def update(self, row: Row) -> None:
         """Take in a metrics row, and draw if it is time."""
         self.view.update(row)
-        if row["kind"] != "segment" or self._drawn_at is not None:  # the plan comes as several rows: draw it whole
+        if row["kind"] != "segment" or self._drawn_at is not None:  # the plan is several rows: draw once all are in
             self._draw()
 
     def open(self) -> None:
@@ -64,7 +64,7 @@ class Console:
 
     def close(self) -> None:
         """Draw the last state and give the terminal back."""
-        if self._drawn_at is not None:  # a run that never began leaves nothing but its error
+        if self._drawn_at is not None:  # a run that never began shows only its error
             self._draw(now=True)
         if self._live is not None:
             self._live.stop()
@@ -86,7 +86,7 @@ class Console:
             self._out.print(plain_line(self.title, self.view), soft_wrap=True, highlight=False, markup=False)
 
     def _fitted(self, live: Live) -> Live:
-        """Begin on an empty screen where the width has changed: the terminal has wrapped the lines drawn before."""
+        """Clear the screen if the width has changed: the terminal has wrapped the lines drawn before."""
         before, self._drawn_width = self._drawn_width, self._out.width
         if before in (None, self._drawn_width):
             return live
@@ -99,7 +99,7 @@ class Console:
 
 
 def panel(title: str, view: RunView, width: int) -> RenderableType:
-    """Return the live view, as one framed block of `width` letters."""
+    """Return the live view, as one framed block of `width` columns."""
     table = Table.grid(padding=(0, 2))
     table.add_column()
     table.add_column(justify="right")
@@ -114,10 +114,10 @@ def panel(title: str, view: RunView, width: int) -> RenderableType:
             Text(sparkline(history), style="cyan" if trained else "dim"),
             Text(_training(view, task), style="dim"),
         )
-    # First, as a low terminal cuts off the end.
+    # The status comes first: a terminal with few lines cuts off the end.
     parts: list[RenderableType] = [Text(_status(view))]
     if view.total_frames:
-        bar = Table.grid(expand=True)  # a bar alone ends without a new line where there are no colours
+        bar = Table.grid(expand=True)  # without colours, a bar outside a table has no line break at its end
         bar.add_row(ProgressBar(total=view.total_frames, completed=view.frames))
         parts.append(bar)
     parts += [Text(), table]
@@ -132,7 +132,7 @@ def panel(title: str, view: RunView, width: int) -> RenderableType:
 
 
 def plain_line(title: str, view: RunView) -> str:
-    """Return the same in one line, for logs."""
+    """Return the live view as one line, for logs."""
     returns = "  ".join(
         f"{'*' if task in view.training else ''}{task} {_number(history[-1])}"
         for task in view.all_tasks
@@ -200,9 +200,9 @@ def _training(view: RunView, task: str) -> str:
 
 
 def _seconds(view: RunView) -> str:
-    """Format what the learner's process did most since the last row, as shares of its time."""
+    """Format the three largest shares of the learner process's time since the last row."""
     spent = view.seconds.get("learner", {})
-    # "learner" is the whole update, which has parts of its own.
+    # "learner" is the whole update; its parts are listed as well.
     known = {part: seconds for part, seconds in spent.items() if part != "learner" and seconds > 0}
     total = sum(known.values())
     most = sorted(known.items(), key=lambda item: -item[1])[:3]

@@ -1,4 +1,4 @@
-"""Mirrors of `metrics.jsonl` at TensorBoard, Weights & Biases and others: the same rows, rebuilt from them at will."""
+"""Mirrors of `metrics.jsonl` at TensorBoard, Weights & Biases and others; the file can rebuild each at any time."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from clearl.registry import Registry
 
 
 class Mirror(Protocol):
-    """Takes the rows of a run, one by one.
+    """Receives the rows of a run, one by one.
 
-    Its class may have a `label` for messages, and a static `check` that raises where it cannot work. An instance whose
-    `wants_history` is False is not given the rows that were recorded before it was opened.
+    Its class may have a `label` for messages, and a static `check` that raises if it cannot work here. An instance
+    whose `wants_history` is False does not receive the rows that were recorded before it was opened.
     """
 
     def write(self, row: Row) -> None: ...
@@ -31,9 +31,9 @@ class Mirror(Protocol):
 
 
 class WandbMirror:
-    """A run at Weights & Biases, or below `RUN/wandb` where WANDB_MODE=offline. A resumed run goes on in the same one.
+    """A run at Weights & Biases, or below `RUN/wandb` where WANDB_MODE=offline. A resume continues the same one.
 
-    Rows that a resume dropped stay there beside those that replace them: W&B takes nothing back.
+    Rows that a resume dropped stay there beside their replacements: W&B cannot delete rows.
     """
 
     label = "Weights & Biases"
@@ -51,7 +51,7 @@ class WandbMirror:
             project="clearl", dir=str(run_dir), name=Path(run_dir).name, group=settings["arm"], config=settings,
             id=identity.id, resume="allow",
         )  # fmt: skip
-        # Rows of several tasks share a frame count, and evaluation lags training: W&B's own step only ever rises.
+        # W&B's own step must never decrease; but tasks share frame counts, and evaluation lags training.
         self._run.define_metric("frames")
         self._run.define_metric("*", step_metric="frames")
 
@@ -73,7 +73,7 @@ class RunIdentity:
 
 
 def run_identity(run_dir: Path, service: str) -> RunIdentity:
-    """Return the id of this run at a service, made at the first call and kept in the run directory for a resume."""
+    """Return the id of this run at a service; the first call makes it, and the run directory keeps it for a resume."""
     path = Path(run_dir) / f"{service}-id.txt"
     try:
         return RunIdentity(path.read_text(encoding="utf-8").strip(), is_new=False)
@@ -84,15 +84,15 @@ def run_identity(run_dir: Path, service: str) -> RunIdentity:
 
 
 def run_settings(run_dir: Path) -> dict[str, Any]:
-    """Collect what a service is told about a run."""
+    """Collect the meta data of a run that a service receives."""
     meta = read_meta(run_dir)
     return {key: meta.get(key) for key in ("method", "suite", "protocol", "seed", "arm", "plan")}
 
 
 class Scalars:
-    """The numbers of eval and train rows under tags such as `eval/return/breakout` and `train/loss/value`.
+    """Maps eval and train rows to scalars with tags such as `eval/return/breakout` and `train/loss/value`.
 
-    `train/shares/TASK` is the share of a task in what is trained; 0 once it has been trained and others are.
+    `train/shares/TASK` is the share of training that a task has; 0 once training has left the task.
     """
 
     def __init__(self) -> None:
@@ -122,12 +122,12 @@ def _trained(row: Row) -> Iterator[tuple[str, float]]:
 
 
 def _column(row: Row) -> str:
-    """Name the column of a row that is not plotted, where a task has the rows of two columns."""
+    """Return a suffix that names the column, for the rows of a task's second column, which is not plotted."""
     return f"/{row['column']}" if row.get("secondary") else ""
 
 
 class ShieldedMirror:
-    """A mirror that is switched off where it fails, since a full disk or a lost network must not end a training."""
+    """A mirror that is switched off when it fails: a full disk or a lost network must not end the training."""
 
     def __init__(self, name: str, open_mirror: Callable[[], Mirror]) -> None:
         self._shield = Shield(name)
@@ -172,7 +172,7 @@ MIRRORS: Registry[Callable[[Path], Mirror]] = Registry(
 
 
 def check_mirrors(names: Iterable[str]) -> None:
-    """Raise, before anything is made, where a mirror that is asked for cannot work here."""
+    """Raise, before anything is created, if a requested mirror cannot work here."""
     for name in names:
         check = getattr(MIRRORS.get(name), "check", None)
         if check is not None:
@@ -180,7 +180,7 @@ def check_mirrors(names: Iterable[str]) -> None:
 
 
 def open_mirrors(run_dir: Path, names: Iterable[str]) -> list[ShieldedMirror]:
-    """Return the mirrors of these names, brought up to what the run directory already holds."""
+    """Open the mirrors of these names, and feed each the rows that the run directory already holds."""
     mirrors = [_shielded(name, run_dir) for name in dict.fromkeys(names)]
     for mirror in mirrors:
         if mirror.wants_history:
@@ -196,7 +196,7 @@ def _wandb_module() -> Any:
 
 
 def _check_wandb_login(wandb: Any) -> None:
-    """Raise before a run directory is made where W&B lacks its key: it would ask a terminal, or raise later."""
+    """Raise, before a run directory is made, if W&B has no API key: it would prompt for one, or fail later."""
     if os.environ.get("WANDB_MODE", "online") == "online" and not getattr(getattr(wandb, "api", None), "api_key", None):
         raise ConfigError(
             "--wandb: no API key of Weights & Biases is set; run `wandb login`, set WANDB_API_KEY, "

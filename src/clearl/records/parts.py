@@ -2,11 +2,11 @@
 
     metrics-000000000000000.jsonl.zst     rows from byte 0 on
     metrics-000000033554511.jsonl.zst     rows from that byte on
-    metrics.jsonl                         its first row, of kind "continued", says from which byte on it has the rows
+    metrics.jsonl                         the newest rows; its first row, of kind "continued", gives their first byte
 
-A position counts the bytes of all rows as they were written, that first row aside, so that closing a part changes no
-position. `metrics.jsonl` decides: a part from its first byte on does not count. A part is written first, then
-`metrics.jsonl` is replaced, each at once, so that a crash in between neither loses a row nor doubles one.
+A position counts the bytes of all rows as written, without that first row, so that closing a part changes no position.
+`metrics.jsonl` decides: parts that start at or after its first byte are ignored. A part is written first, then
+`metrics.jsonl` is replaced, each atomically, so that a crash in between neither loses nor duplicates a row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from clearl.records.schema import METRICS_FILE, continued_row, decode, encode
 from clearl.storage.files import write_atomically
 
 PART_NBYTES = 1 << 25
-"""Bytes of rows in `metrics.jsonl` from which on they are closed as a part."""
+"""The size in bytes at which the rows of `metrics.jsonl` are closed as a part."""
 _MOST_PART_NBYTES = 1 << 30
 _NAME = re.compile(r"metrics-(\d{15})\.jsonl\.zst")
 _UNFINISHED = re.compile(r"metrics(-\d{15})?\.jsonl(\.zst)?\.\d+\.tmp")
@@ -42,7 +42,7 @@ class Part:
     end: int
 
     def read(self) -> bytes:
-        """Return its rows; `CorruptFileError` where the file is damaged or gone."""
+        """Return its rows; `CorruptFileError` if the file is damaged or missing."""
         import zstandard
 
         try:
@@ -58,7 +58,7 @@ class RowFiles:
     """The rows of one run at one moment: `metrics.jsonl` as it was when it was opened, and the parts before it."""
 
     def __init__(self, path: Path) -> None:
-        """`path`: that of `metrics.jsonl`. `FileNotFoundError` where there is none."""
+        """Open the `metrics.jsonl` at `path`; `FileNotFoundError` if there is none."""
         self.path, self._file = path, os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             self.start, self._header_nbytes = read_start(self._file, path)
@@ -75,7 +75,7 @@ class RowFiles:
         os.close(self._file)
 
     def chunks(self, start: int = 0) -> Iterator[bytes | Part]:
-        """Yield the bytes from `start` on, file by file; a part that cannot be read is given itself."""
+        """Yield the bytes from `start` on, file by file; for an unreadable part, yield the `Part` itself."""
         for part in self.parts:
             if part.end > start:
                 try:
@@ -85,7 +85,7 @@ class RowFiles:
         yield self._own(max(start, self.start), self.end)
 
     def read(self, start: int = 0, end: int | None = None) -> bytes:
-        """Return the bytes from `start` to `end`, the last at the moment; `CorruptFileError` where some are gone."""
+        """Return the bytes from `start` to `end` (None: the end); `CorruptFileError` if some are missing."""
         end = self.end if end is None else end
         pieces = [
             part.read()[max(0, start - part.start) : end - part.start]
@@ -95,12 +95,12 @@ class RowFiles:
         return b"".join([*pieces, self._own(max(start, self.start), end)])
 
     def _own(self, start: int, end: int) -> bytes:
-        """Return bytes of `metrics.jsonl` itself, as many as there are."""
+        """Return bytes of `metrics.jsonl` itself, fewer where it ends."""
         return _read(self._file, start - self.start + self._header_nbytes, end - start)
 
 
 def read_start(file: int, path: Path) -> tuple[int, int]:
-    """Return the position that an open `metrics.jsonl` begins at, and the length of the row that says so."""
+    """Return the position that an open `metrics.jsonl` begins at, and the length of the row that records it."""
     line, newline, _ = os.pread(file, _MOST_HEADER_NBYTES, 0).partition(b"\n")
     if _CONTINUED not in line:
         return 0, 0
@@ -118,17 +118,17 @@ def find_parts(path: Path, before: int) -> list[Part]:
     if before == 0:
         return []
     parts: list[Part] = []
-    starts = sorted({0, *(start for start in _starts(path) if start < before)})  # the first may be gone
+    starts = sorted({0, *(start for start in _starts(path) if start < before)})  # 0: its part may be missing
     for start, following in pairwise([*starts, before]):
         end = min(start + _rows_nbytes(_part_path(path, start)), following)
         parts.append(Part(_part_path(path, start), start, end if end > start else following))
-        if start < end < following:  # the part in between is gone
+        if start < end < following:  # the part in between is missing
             parts.append(Part(_part_path(path, end), end, following))
     return parts
 
 
 def _rows_nbytes(part: Path) -> int:
-    """Return the bytes of rows that the head of a part says it holds; 0 where it says nothing."""
+    """Return the size of a part's rows as its zstd header records it; 0 if it does not."""
     import zstandard
 
     try:
@@ -139,7 +139,7 @@ def _rows_nbytes(part: Path) -> int:
 
 
 def close_part(path: Path, file: int) -> None:
-    """Compress the rows of an open `metrics.jsonl` into a part, and leave the file with none."""
+    """Compress the rows of an open `metrics.jsonl` into a part, and leave the file without rows."""
     import zstandard
 
     start, header_nbytes = read_start(file, path)
@@ -150,7 +150,7 @@ def close_part(path: Path, file: int) -> None:
 
 
 def reopen_part(path: Path, position: int) -> None:
-    """Let `metrics.jsonl` begin before `position`, where that lies in a part; rows after it are dropped."""
+    """If `position` lies in a part, turn that part back into `metrics.jsonl`; rows after `position` are dropped."""
     with contextlib.suppress(FileNotFoundError), RowFiles(path) as files:
         for part in files.parts:
             if part.start <= position < part.end:
@@ -159,7 +159,7 @@ def reopen_part(path: Path, position: int) -> None:
 
 
 def remove_parts(path: Path, start: int = 0) -> None:
-    """Delete the parts from byte `start` on, and unfinished files: what a crash or a resume left behind."""
+    """Delete the parts from byte `start` on and unfinished files, which a crash or a resume left behind."""
     for name in _names(path):
         found, unfinished = _NAME.fullmatch(name), _UNFINISHED.fullmatch(name)
         if unfinished or (found and int(found[1]) >= start):

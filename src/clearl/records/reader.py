@@ -1,4 +1,4 @@
-"""Reading `metrics.jsonl` and its closed parts: whole rows only, whatever a crash or a bad disk left behind."""
+"""Read `metrics.jsonl` and its closed parts: whole rows only, whatever a crash or a bad disk left behind."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Scan:
     torn_tail: bool = False
     """True if the file ends in the beginning of a row."""
     missing_bytes: int = 0
-    """Bytes that the file is shorter than the run's meta data says it was when the run ended."""
+    """Bytes that the file has lost since the run ended and its meta data recorded the length."""
 
 
 def scan_rows(path: Path, *, thin: str | None = None) -> Scan:
-    """Read every row that is whole, and say what else there is. No file means no rows.
+    """Read every whole row, and report damage. No file means no rows.
 
-    Of the rows of kind `thin`, only some and the last are read: enough to see their trend, in a fraction of the time.
+    Of the rows of kind `thin`, only a sample and the last are read: enough for their trend, in a fraction of the time.
     """
     data, nbytes, lost = _all_bytes(path)
     rows: list[Row] = []
@@ -44,7 +44,7 @@ def scan_rows(path: Path, *, thin: str | None = None) -> Scan:
 
 
 def _all_bytes(path: Path) -> tuple[bytes, int, dict[int, str]]:
-    """Return the readable bytes of all rows, how many there are, and by line the files that cannot be read."""
+    """Return the readable bytes of all rows, the size of all rows in bytes, and the unreadable files by line."""
     try:
         with RowFiles(path) as files:
             pieces, lines, lost = list[bytes](), 0, dict[int, str]()
@@ -63,12 +63,12 @@ def _all_bytes(path: Path) -> tuple[bytes, int, dict[int, str]]:
 
 
 def row_lines(path: Path) -> list[bytes]:
-    """Return the lines of a metrics file and its parts, whole or not, for who looks at few of them."""
+    """Return the undecoded lines of a metrics file and its parts, whole or not, for callers that need few of them."""
     return _all_bytes(path)[0].split(b"\n")
 
 
 def _scan(data: bytes, keep: Callable[[Row, int, int], None], thin: str | None = None) -> tuple[list[int], bool]:
-    """Give every whole row and its bounds to `keep`; the damaged lines, and whether the tail is torn."""
+    """Pass every whole row and its bounds to `keep`; return the damaged lines, and whether the tail is torn."""
     lines, mark, start = data.count(b"\n"), f'"kind":"{thin}"'.encode(), 0
     damaged: list[int] = []
     bad: list[int] = []
@@ -89,10 +89,10 @@ def _scan(data: bytes, keep: Callable[[Row, int, int], None], thin: str | None =
 
 
 class StoredRows(Sequence[Row]):
-    """Rows as they were written, decoded when they are asked for: decoded ones take eight times the memory."""
+    """Rows as they were written, decoded on access: decoded rows take eight times the memory."""
 
     def __init__(self, data: bytes, starts: array[int], ends: array[int]) -> None:
-        """`starts`, `ends`: where each row begins and ends in `data`."""
+        """Take the bounds of each row in `data`: `starts` and `ends`."""
         self._data, self._starts, self._ends = data, starts, ends
 
     def __len__(self) -> int:
@@ -108,7 +108,7 @@ class StoredRows(Sequence[Row]):
         return decode(self._data[self._starts[index] : self._ends[index]])
 
     def chosen(self, wanted: Callable[[Row], bool]) -> StoredRows:
-        """Return the rows that are `wanted`."""
+        """Return the rows for which `wanted` is true."""
         kept = [index for index, row in enumerate(self) if wanted(row)]
         starts, ends = (array("q", [bounds[index] for index in kept]) for bounds in (self._starts, self._ends))
         return StoredRows(self._data, starts, ends)
@@ -120,7 +120,7 @@ class Position:
 
     nbytes: int = 0
     last_bytes: bytes = b""
-    """The last bytes before it: a resumed run writes other rows there than the one before it did."""
+    """The last bytes before it: they differ once a resumed run has rewritten those rows."""
 
 
 @dataclass(frozen=True)
@@ -130,14 +130,14 @@ class Followed:
     rows: list[Row]
     position: Position
     rewound: bool = False
-    """The run went back to a checkpoint: `rows` are all rows from the start, and those read before are void."""
+    """True if the run went back to a checkpoint: `rows` then replace all rows that were read before."""
 
 
 def follow(path: Path, position: Position | None = None, *, most_train_rows: int | None = None) -> Followed:
-    """Return the rows that a growing metrics file got after `position` (None: all). Reads no more than those.
+    """Return the rows appended to a metrics file after `position` (None: all); reads only those.
 
-    A torn last row waits for the next call; a damaged one in between is left out. Where there are more training rows
-    than `most_train_rows`, evenly spaced ones are taken: a million rows would take half a minute to decode.
+    A torn last row is left for the next call; a damaged one in between is skipped. Of more training rows than
+    `most_train_rows`, evenly spaced ones are returned: a million rows would take half a minute to decode.
     """
     position = position or Position()
     try:
@@ -158,10 +158,10 @@ def follow(path: Path, position: Position | None = None, *, most_train_rows: int
 
 
 def _ends_otherwise(files: RowFiles, position: Position) -> bool:
-    """Return whether other bytes than before stand before a position: the run went back and wrote others."""
+    """Return whether the bytes before a position have changed: the run went back and rewrote them."""
     try:
         before = files.read(max(0, position.nbytes - len(position.last_bytes)), position.nbytes)
-    except CorruptFileError:  # a part that was damaged since: nothing to compare with
+    except CorruptFileError:  # a part was damaged meanwhile: nothing to compare with
         return False
     return before != position.last_bytes
 
@@ -187,7 +187,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def stored_rows(path: Path) -> StoredRows:
-    """Read rows in the memory that the file takes."""
+    """Return the rows of a metrics file, undecoded, so that they take no more memory than the file."""
     data, nbytes, lost = _all_bytes(path)
     starts, ends = array("q"), array("q")
 
@@ -207,7 +207,7 @@ def stored_rows(path: Path) -> StoredRows:
 
 
 def _recorded_bytes(run_dir: Path) -> int:
-    """Return the length of the metrics file that the meta data of a finished run tells; 0 where it tells none."""
+    """Return the length of the metrics file that a finished run recorded in its meta data; 0 if none."""
     try:
         recorded = read_meta(run_dir).get("metrics_bytes")
     except (OSError, CorruptFileError):

@@ -27,7 +27,7 @@ Status = Literal["running", "finished", "interrupted", "failed"]
 CONFIG_FILE = "config.yaml"
 META_FILE = "meta.json"
 _BEGUN = re.compile(rf"({re.escape(CONFIG_FILE)}|{re.escape(META_FILE)}(?=.))(\.\d+)?(\.tmp)?")
-"""Names that a crash leaves of a run just begun."""
+"""Names of files that a crash may leave of a run that has just begun."""
 _OWN_DIRECTORIES = ("checkpoints", "replay", "tensorboard", "wandb", "videos", "switches")
 _CONFIG_CAP_NBYTES, _META_CAP_NBYTES = 1 << 20, 1 << 27
 
@@ -40,7 +40,7 @@ class RunDir:
 
     @classmethod
     def create(cls, path: Path, *, config_text: str, meta: Mapping[str, Any]) -> RunDir:
-        """Make the directory with its config and meta data; refused if it holds anything else."""
+        """Make the directory with its config and meta data; refuse one that holds anything else."""
         path = Path(path)
         refuse_foreign(path)
         if holds_run(path):
@@ -88,7 +88,7 @@ class RunDir:
         expected = meta.get("config_sha256")
         pending = str(meta.get("pending_config") or "").encode()
         if expected is not None and _sha256(data) != expected == _sha256(pending):
-            data = pending  # a crash came before the file was written
+            data = pending  # a crash came before the config file was written
         if expected is not None and _sha256(data) not in (expected, meta.get("next_config_sha256")):
             raise CorruptFileError(
                 f"{path} was changed after the run was made; put it back, or start a new run with the new settings"
@@ -99,9 +99,9 @@ class RunDir:
             raise CorruptFileError(f"{path} is not text in UTF-8") from None
 
     def change_config(self, text: str, **fields: Any) -> None:
-        """Replace the config of the run and `fields` of its meta data, all or nothing.
+        """Replace the config of the run and `fields` of its meta data, atomically.
 
-        Both are in `meta.json` from one moment to the next; the file of the config follows.
+        One write of `meta.json` changes both; the config file is written afterwards.
         """
         self.update_meta(
             config_sha256=_sha256(text.encode()), next_config_sha256=None, pending_config=text, **fields
@@ -137,7 +137,7 @@ class RunDir:
         return self.path / "replay"
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
-        """Keep other processes from training into this directory; ends with the process, however it dies."""
+        """Keep other processes from training into this directory; the lock ends with the process, however it exits."""
         return locked_directory(self.path)
 
     def set_status(self, status: Status, **fields: Any) -> None:
@@ -155,16 +155,16 @@ class RunDir:
 
 
 def make_directory(path: Path) -> None:
-    """Make the directory of a run; `RunDirectoryError` with the remedy where it cannot be made."""
+    """Make the directory of a run; if that fails, raise `RunDirectoryError` with the remedy."""
     with _named_errors():
         path.mkdir(parents=True, exist_ok=True)
 
 
 @contextlib.contextmanager
 def claimed_directory(path: Path) -> Iterator[None]:
-    """Hold the directory of a run, made if need be: lock first, then look and create, so that two starts cannot mix.
+    """Make and lock the directory of a run, so that two starts cannot mix; look for a run only under the lock.
 
-    Where the block fails before a run was made, the directories that were made for it are removed again.
+    If the block fails before a run is made, the directories that were made for it are removed again.
     """
     with _named_errors():
         missing = [place for place in (path, *path.parents) if not place.exists()]
@@ -174,14 +174,14 @@ def claimed_directory(path: Path) -> Iterator[None]:
             yield
     except BaseException:
         for place in missing:
-            with contextlib.suppress(OSError):  # not empty: somebody uses it
+            with contextlib.suppress(OSError):  # not empty: it is in use
                 place.rmdir()
         raise
 
 
 @contextlib.contextmanager
 def locked_directory(path: Path) -> Iterator[None]:
-    """Hold a lock on a directory; it ends with the process, however it dies."""
+    """Hold a lock on a directory; it ends with the process, however that exits."""
     with _named_errors():
         directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -206,7 +206,7 @@ def holds_run(path: Path) -> bool:
 
 @contextlib.contextmanager
 def _named_errors() -> Iterator[None]:
-    """Raise `RunDirectoryError`, with the path and the remedy, where a call about a path fails."""
+    """Turn an `OSError` of this block into a `RunDirectoryError` with the path and the remedy."""
     try:
         yield
     except OSError as error:
@@ -214,12 +214,12 @@ def _named_errors() -> Iterator[None]:
 
 
 def file_name(name: str) -> str:
-    """Return a name without what means something in a path: tasks may be called `ALE/Pong-v5`."""
+    """Return a name without characters that have a meaning in paths: tasks may be called `ALE/Pong-v5`."""
     return re.sub(r"[^\w@.+-]+", "-", name)
 
 
 def refuse_foreign(path: Path) -> None:
-    """Raise `RunDirectoryError` unless `path` is absent, empty, a run, or what a crash left of one just begun."""
+    """Raise `RunDirectoryError` unless `path` is absent, empty, a run, or what a crash left of a new run."""
     path = Path(path)
     try:
         str(path).encode()
@@ -250,7 +250,7 @@ def read_meta(path: Path) -> dict[str, Any]:
 
 
 def describe_machine() -> dict[str, Any]:
-    """Describe what the run's speed depends on; no host or user names."""
+    """Describe the machine, on which the run's speed depends; no host or user names."""
     return {"system": platform.system(), "machine": platform.machine(), "cores": os.cpu_count()}
 
 

@@ -1,4 +1,4 @@
-"""The contents of a row of `metrics.jsonl`, and its form as one line of strict JSON that detects its own damage."""
+"""The contents of a row of `metrics.jsonl`, and its encoding as one line of JSON whose checksum detects damage."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ def eval_row(
 ) -> Row:
     """Build the row of one evaluation of one task, by weights published after `frames` frames of training.
 
-    `segment`: the one that ended with exactly these weights, where the evaluation was made for that reason.
-    `skipped`: evaluations that were due before this one and left out.
-    `success_rate`: share of the episodes that succeeded, where the environment tells of success.
-    `column`: which of the networks of a method that has several; `secondary` where another one's row is plotted.
+    `segment`: the segment that ended with exactly these weights, if that is why they were evaluated.
+    `skipped`: the number of evaluations that were due before this one and left out.
+    `success_rate`: the share of successful episodes, if the environment reports success.
+    `column`: which network was evaluated, if the method has several; `secondary`: another network's row is plotted.
     """
     row: Row = {"v": VERSION, "kind": "eval", "task": task, "frames": frames, "return": mean_return}
     row |= {"episodes": episodes, "updates": updates, "wall_s": wall_s}
@@ -102,7 +102,7 @@ def train_row(
     wall_s: float,
     extra: Mapping[str, Any] | None = None,
 ) -> Row:
-    """Build the row of the learner's progress; `extra` holds whatever else is worth plotting."""
+    """Build the row of the learner's progress; `extra` holds further values to plot."""
     row: Row = {"v": VERSION, "kind": "train", "tasks": list(tasks), "frames": frames, "updates": updates, "fps": fps}
     row |= {"loss": dict(loss), "lag_updates": lag_updates, "replay": dict(replay), "wall_s": wall_s}
     return {**(extra or {}), **row}
@@ -118,10 +118,10 @@ def segment_row(
     end_weights: Sequence[float] | None = None,
     extra_frames: int = 0,
 ) -> Row:
-    """Build the row of one segment. Its last `extra_frames` come on top and are no part of a report's x-axis.
+    """Build the row of one segment. Its last `extra_frames` are additional, and not on a report's x-axis.
 
-    Rows at the start of a run hold the planned bounds (None where episodes decide). When a segment begins and when it
-    ends, another row with the same `index` replaces the earlier one, with the bounds in frames trained on.
+    Rows at the start of a run hold the planned bounds (None if episodes decide). When a segment begins and when it
+    ends, another row with the same `index` replaces the earlier one, with the actual bounds in frames trained on.
     """
     row: Row = {"v": VERSION, "kind": "segment", "index": index, "tasks": list(tasks)}
     row["weights"] = [1 / len(tasks)] * len(tasks) if weights is None else list(weights)
@@ -157,7 +157,7 @@ def continued_row(*, start_bytes: int) -> Row:
 
 
 def check_row(row: Mapping[str, Any]) -> None:
-    """Raise `CorruptFileError` unless the row is of this version and holds what its kind must hold."""
+    """Raise `CorruptFileError` unless the row is of this version and has the fields of its kind."""
     if row.get("v") != VERSION:
         raise CorruptFileError(f"row of schema version {row.get('v')!r}; this clearl reads version {VERSION}")
     kind = row.get("kind")

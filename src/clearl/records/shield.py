@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class Shield:
-    """Calls a view or a mirror until a call fails; then says so once on stderr and makes no more calls."""
+    """Calls a view or a mirror until a call fails; then reports it once on stderr and makes no more calls."""
 
     def __init__(self, what: str) -> None:
         self.what = what

@@ -19,9 +19,9 @@ from clearl.records.schema import METRICS_FILE, Row
 
 @dataclass(frozen=True, repr=False)
 class MetricsTable:
-    """Rows of `metrics.jsonl`; `where` picks some of them, indexing by a name gives a column.
+    """Rows of `metrics.jsonl`; `where` filters them, indexing by a name gives a column.
 
-    Rows that were read stay as they were written, and are decoded at each use: a table takes the memory of its file.
+    Rows stay encoded and are decoded at each use, so that a table takes no more memory than its file.
     """
 
     rows: Sequence[Row]

@@ -52,7 +52,7 @@ class TensorBoardMirror:
 
 
 def began_unix_s(run_dir: Path) -> float:
-    """Return the time at which the run began, or its settings were written where it does not say."""
+    """Return the time at which the run began; if it is not recorded, the time at which its settings were written."""
     began = read_meta(run_dir).get("began_unix_s")
     if isinstance(began, (int, float)):
         return float(began)

@@ -12,7 +12,7 @@ from clearl.records.schema import Row
 
 
 class TrackioMirror:
-    """A run in Trackio's project `clearl`, kept on this machine. A resumed run goes on in the same one."""
+    """A run in Trackio's project `clearl`, kept on this machine. A resume continues the same one."""
 
     label = "Trackio"
 

@@ -1,4 +1,4 @@
-"""The view model of a run: what its rows say so far, for every view (terminal, page); draws nothing itself."""
+"""The view model of a run: its state as of the rows so far, for every view (terminal, page); draws nothing itself."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from clearl.records.schema import Row
 
 HISTORY = 24
-"""Evaluations of a task that a view remembers."""
+"""The number of evaluations that a view keeps for each task."""
 
 _MOST_SEGMENTS = 200_000  # more than a plan with an end may have
 
 
 @dataclass
 class RunView:
-    """The state of a run after the rows that `update` was given."""
+    """The state of a run after the rows that `update` received."""
 
     tasks: tuple[str, ...]
     total_frames: int | None
@@ -26,29 +26,29 @@ class RunView:
     """The last evaluations of each task."""
     training: tuple[str, ...] = ()
     training_returns: dict[str, float] = field(default_factory=dict)
-    """Mean return of each task's training episodes, as the last row with some said."""
+    """Mean return of each task's training episodes, from the last row in which some ended."""
     shares: dict[str, float] = field(default_factory=dict)
     """The share of the slots that play each task; empty where one task has them all."""
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Where the time of each process went between the last two rows."""
+    """Seconds that each process spent on each part of its work between the last two rows."""
     health: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """How each worker and evaluator is."""
+    """The state of each worker and evaluator."""
     diagnostics: dict[str, dict[str, float | None]] = field(default_factory=dict)
     """The last diagnosis of an update; see `clearl.learning.diagnostics`."""
     faults: int = 0
     resumed_frames: int | None = None
-    """Where the run last went on from a checkpoint."""
+    """The frame at which the run last resumed from a checkpoint."""
     skipped_evaluations: int = 0
     _segments: dict[int, Row] = field(default_factory=dict)
     _past: int = 0
-    """Segments that are over and forgotten."""
+    """The number of finished segments that were dropped."""
 
     def update(self, row: Row) -> None:
         """Take in one metrics row."""
         kind = row["kind"]
         if kind == "segment":
             self._entered(row)
-            if len(self._segments) > _MOST_SEGMENTS:  # of a run without an end there are ever more
+            if len(self._segments) > _MOST_SEGMENTS:  # a run without an end adds more and more
                 del self._segments[min(self._segments)]
                 self._past += 1
         elif kind == "eval" and not row.get("secondary"):
@@ -56,7 +56,7 @@ class RunView:
         elif kind == "fault":
             self.faults += 1
         elif kind == "resume":
-            # Rows after the checkpoint are written again.
+            # Training went back to the checkpoint: later rows are written again.
             self.frames = self.resumed_frames = int(row["frames"])
             self.training = next((tuple(row["tasks"]) for row in self._begun()[::-1]), self.training)
         elif kind == "train":
@@ -66,7 +66,7 @@ class RunView:
 
     @property
     def segment(self) -> tuple[int, int] | None:
-        """The number of the segment in training (from 1), and of all segments."""
+        """The number of the segment in training (from 1), and the count of all segments."""
         if not self._segments:
             return None
         return self._past + max(1, len(self._begun())), self._past + len(self._segments)
@@ -78,7 +78,7 @@ class RunView:
 
     @property
     def seconds_left(self) -> float | None:
-        """At the present speed; None while it is not known."""
+        """The seconds left at the present speed; None while that is unknown."""
         if self.total_frames is None or not self.fps:
             return None
         return max(0, self.total_frames - self.frames) / self.fps
@@ -100,9 +100,9 @@ class RunView:
         return words if not restarts else f"{words}, {restarts} restart{'s' if restarts != 1 else ''}"
 
     def _entered(self, row: Row) -> None:
-        """Take in a segment: all of a plan come ahead of training, each again when it begins and when it ends.
+        """Take in a segment: the plan's segments come before training, and each again when it begins and when it ends.
 
-        Of a plan without an end only what has begun is recorded.
+        For a plan without an end, only segments that have begun are recorded.
         """
         index, start = row.get("index", len(self._segments)), row["start_frames"]
         has_begun = index in self._segments or self.total_frames is None or not self._segments

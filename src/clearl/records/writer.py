@@ -1,4 +1,4 @@
-"""Appending to `metrics.jsonl`: a row is whole or absent, whatever happens."""
+"""Append to `metrics.jsonl`: a row is whole or absent, whatever happens."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _CHUNK_BYTES = 1 << 16
 class MetricsWriter:
     """Appends rows to `RUN/metrics.jsonl`, each by one write.
 
-    Opening it drops a torn tail. With `position` (of a checkpoint) it drops all that was written after that as well,
-    so that a resumed run does not count anything twice. Only rows that tell of a resume are kept: each happened.
+    Opening it drops a torn tail. With `position` (of a checkpoint) it drops all later rows as well, so that a
+    resumed run counts nothing twice. Only rows that record a resume are kept: each of them did happen.
 
-    Where the file has `part_nbytes` of rows, they are closed as a compressed part; see `clearl.records.parts`.
+    Once the file has `part_nbytes` of rows, they are closed as a compressed part; see `clearl.records.parts`.
     """
 
     def __init__(self, run_dir: Path, *, position: int | None = None, part_nbytes: int | None = None) -> None:
@@ -56,16 +56,16 @@ class MetricsWriter:
 
     @property
     def position(self) -> int:
-        """Bytes of rows written so far, in all parts: what a checkpoint keeps."""
+        """Bytes of rows written so far, in all parts; checkpoints store it."""
         return self._position
 
     @property
     def _offset(self) -> int:
-        """The place of `position` in the file itself."""
+        """Return the offset of `position` in `metrics.jsonl` itself."""
         return self._position - self._start + self._header_nbytes
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """Append one row. If it does not fit on the disk, nothing of it stays and `StorageError` says so."""
+        """Append one row. If it does not fit on the disk, remove what was written of it and raise `StorageError`."""
         check_row(row)
         if self._position - self._start >= self._next_part_nbytes:
             self._close_part()
@@ -81,7 +81,7 @@ class MetricsWriter:
         self._position += len(line)
 
     def sync(self) -> None:
-        """Make the rows so far survive a power cut; call it before a checkpoint that keeps `position`."""
+        """Make the rows so far survive a power cut; call it before a checkpoint that stores `position`."""
         try:
             os.fsync(self._file)
         except OSError as error:
@@ -111,7 +111,7 @@ class MetricsWriter:
         return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     def _close_part(self) -> None:
-        """Close the rows so far as a part. Where the disk has no room for it they stay where they are."""
+        """Close the rows so far as a part. If the disk has no room for it, they stay in `metrics.jsonl`."""
         try:
             close_part(self.path, self._file)
         except StorageError:
@@ -125,7 +125,7 @@ class MetricsWriter:
 
 
 def check_position(run_dir: Path, position: Any) -> None:
-    """Raise `CorruptFileError` unless a row of the metrics file ends at byte `position`: only there a run can go on."""
+    """Raise `CorruptFileError` unless a row of the metrics file ends at byte `position`: runs can resume only there."""
     path = Path(run_dir) / METRICS_FILE
     if type(position) is not int:
         raise CorruptFileError(f"the checkpoint does not say where in {path} it was taken")
@@ -158,7 +158,7 @@ def _row_start(files: RowFiles, end: int) -> int:
 
 
 def _resume_rows(path: Path, position: int) -> list[Row]:
-    """Return the rows behind byte `position` that record a resume."""
+    """Return the rows after byte `position` that record a resume."""
     try:
         with RowFiles(path) as files:
             tail = b"".join(chunk for chunk in files.chunks(position) if isinstance(chunk, bytes))

@@ -1,1 +1,1 @@
-"""Files that survive a crash: checkpoints, and the codec of what they hold."""
+"""Files that survive a crash: checkpoints, and the codec of their contents."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class MemoryGroups:
-    """Reads the memory controller; the paths are arguments so that tests can lay out their own."""
+    """Reads the memory controller; the paths are arguments so that tests can use their own."""
 
     root: Path = Path("/sys/fs/cgroup")
     membership: Path = Path("/proc/self/cgroup")
@@ -26,7 +26,7 @@ class MemoryGroups:
         return min(left, default=None)
 
     def oom_kills(self) -> int:
-        """Count out-of-memory kills in this process's group; on the whole machine where that is unknown."""
+        """Count out-of-memory kills in this process's group; on the whole machine if that is unknown."""
         for folder in self._folders():
             for name in ("memory.events", "memory.oom_control"):
                 count = _counter(folder / name)
@@ -46,7 +46,7 @@ class MemoryGroups:
                 continue
             base = self.root / "memory" if controllers else self.root
             inner = base / path.lstrip("/")
-            # Inside a container the path may be that of the host: then only the container's own root is there.
+            # Inside a container the path may be the host's: then only the container's own root exists.
             folder = inner if inner.exists() else base
             while True:
                 yield folder
@@ -60,7 +60,7 @@ def _number(path: Path) -> int | None:
         text = path.read_text().strip()
     except OSError:
         return None
-    return int(text) if text.isdigit() else None  # "max" is no limit
+    return int(text) if text.isdigit() else None  # "max" means no limit
 
 
 def _counter(path: Path) -> int | None:

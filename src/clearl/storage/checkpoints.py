@@ -1,4 +1,4 @@
-"""Checkpoints: written whole or not at all, verified before the older one goes, two generations kept."""
+"""Checkpoints: written atomically, verified before an older one is removed, two generations kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STATE_FILE, ARRAYS_FILE, MANIFEST_FILE = "state.json", "arrays.safetensors", "ma
 _FORMAT = "clearl-checkpoint"
 _TEMPORARY = ".tmp-"
 _NAME = re.compile(r"checkpoint-(\d{8})")
-# The most bytes of each file; a manifest that says more is not one of ours.
+# The most bytes of each file; a manifest with a larger size is not one of ours.
 _CAPS = {STATE_FILE: 1 << 30, ARRAYS_FILE: 1 << 40}
 _MANIFEST_CAP = 1 << 12
 _CHUNK_BYTES = 1 << 20
@@ -35,20 +35,20 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint on disk whose hashes were right when it was found."""
+    """A checkpoint on disk whose hashes matched when it was found."""
 
     path: Path
     notes: tuple[str, ...] = ()
-    """Damaged checkpoints that were passed over to find this one."""
+    """The damaged checkpoints that were skipped to find this one."""
 
     @cached_property
     def json(self) -> dict[str, Any]:
-        """The tree with None in place of every array; reads no arrays."""
+        """The saved tree with None in place of every array; reads no arrays."""
         return self._decoded()[0]
 
     @cached_property
     def tree(self) -> dict[str, Any]:
-        """Everything that was saved; a new reading of the files, checked again."""
+        """Everything that was saved; reads the files again and verifies them again."""
         tree, places = self._decoded()
         arrays = _read_checked(self.path, ARRAYS_FILE, _read_manifest(self.path))
         return self._named(ARRAYS_FILE, decode_arrays, tree, places, arrays)
@@ -74,7 +74,7 @@ class CheckpointStore:
         check: Callable[[dict[str, Any]], None] | None = None,
         on_first: Callable[[], None] = lambda: None,
     ) -> None:
-        """`check` is given a checkpoint's JSON part; it raises `CorruptFileError` if that cannot be gone on from.
+        """Take `check`, which gets a checkpoint's JSON part and raises `CorruptFileError` if no run can resume from it.
 
         `on_first` is called once the first checkpoint is written.
         """
@@ -82,7 +82,7 @@ class CheckpointStore:
         self._check, self._on_first = check, on_first
 
     def save(self, tree: Mapping[str, Any]) -> Path:
-        """Write `tree` and verify it; only then drop what is older than the generation before."""
+        """Write `tree` and verify it; only then remove all but this and the newest good one before it."""
         state, arrays = encode_tree(tree)
         files = {STATE_FILE: state, ARRAYS_FILE: arrays}
         files[MANIFEST_FILE] = _manifest(files)
@@ -107,7 +107,7 @@ class CheckpointStore:
         return target
 
     def newest(self) -> Saved | None:
-        """Return the newest good checkpoint; what was damaged is passed over and named in its notes."""
+        """Return the newest good checkpoint; damaged ones are skipped and named in its notes."""
         damaged: list[str] = []
         for path in self.paths()[::-1]:
             try:
@@ -126,7 +126,7 @@ class CheckpointStore:
         return None
 
     def oldest(self) -> Saved | None:
-        """Return the oldest generation that could still be asked for; its arrays are not read."""
+        """Return the oldest generation that a resume could still use; its arrays are not read."""
         for path in self.paths():
             found = Saved(path)
             try:
@@ -137,13 +137,13 @@ class CheckpointStore:
         return None
 
     def drop_after(self, kept: Path) -> None:
-        """Remove checkpoints newer than `kept`: of something that was begun from it and never came to be."""
+        """Remove checkpoints newer than `kept`, which belong to an extension that was begun and never completed."""
         self._drop_all_but(*self.paths()[: self.paths().index(kept) + 1])
 
     def clean(self) -> None:
-        """Remove what a crash left half written, as far as the disk lets it.
+        """Remove half-written files that a crash left, as far as the disk allows.
 
-        Only for the process that trains: readers must not touch a run.
+        Only for the process that trains: readers must not change a run.
         """
         with contextlib.suppress(OSError):
             for path in list(self.path.glob(f"{_TEMPORARY}*")):
@@ -170,7 +170,7 @@ class CheckpointStore:
     def _drop_all_but(self, *kept: Path | None) -> None:
         for path in self.paths():
             if path not in kept:
-                # Out of sight first: a removal that is cut short must not look like a damaged checkpoint.
+                # Renamed first: an interrupted removal must not look like a damaged checkpoint.
                 doomed = self.path / f"{_TEMPORARY}{path.name}"
                 with contextlib.suppress(OSError):
                     os.rename(path, doomed)
@@ -192,7 +192,7 @@ def _manifest(files: Mapping[str, bytes]) -> bytes:
 
 
 def _read_manifest(directory: Path) -> dict[str, Any]:
-    """Return the manifest's entry of each file; the files are those we know, whatever it says."""
+    """Return the manifest's entry of each file that we know; it must list exactly those."""
     path = directory / MANIFEST_FILE
     with _open(path) as fd:
         data = os.read(fd, _MANIFEST_CAP + 1)
@@ -218,7 +218,7 @@ def _read_manifest(directory: Path) -> dict[str, Any]:
 
 
 def _verify(directory: Path) -> None:
-    """Raise `CorruptFileError` unless every file is as the manifest says."""
+    """Raise `CorruptFileError` unless every file matches the manifest."""
     manifest = _read_manifest(directory)
     for name in _CAPS:
         for _ in _chunks(directory, name, manifest):
@@ -230,7 +230,7 @@ def _read_checked(directory: Path, name: str, manifest: Mapping[str, Any]) -> by
 
 
 def _chunks(directory: Path, name: str, manifest: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield the bytes of a file; raises at the end unless size and sha256 are right."""
+    """Yield the bytes of a file; raise unless its size and, at the end, its sha256 match."""
     path, entry, digest = directory / name, manifest[name], hashlib.sha256()
     with _open(path) as fd:
         if os.fstat(fd).st_size != entry["bytes"]:
@@ -244,7 +244,7 @@ def _chunks(directory: Path, name: str, manifest: Mapping[str, Any]) -> Iterator
 
 @contextlib.contextmanager
 def _open(path: Path) -> Iterator[int]:
-    """A plain file for reading; neither a link that leads elsewhere nor a pipe that never ends."""
+    """Open a regular file for reading; refuse a symbolic link, and a pipe, which might never end."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -261,7 +261,7 @@ def _open(path: Path) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _locked_directory(path: Path, *, wait: bool = True) -> Iterator[None]:
-    """Hold a directory, made if need be, so that no other process takes it for a leftover. Ends with the process."""
+    """Make and lock a directory, so that no other process removes it as a leftover. The lock ends with the process."""
     while True:
         path.mkdir(exist_ok=True)
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -277,7 +277,7 @@ def _locked_directory(path: Path, *, wait: bool = True) -> Iterator[None]:
 def _is_at(fd: int, path: Path) -> bool:
     """Return whether the open directory is still the one at `path`.
 
-    An older clearl may have removed it before the lock.
+    An older clearl may have removed it before it was locked.
     """
     try:
         return os.path.samestat(os.fstat(fd), os.stat(path))
@@ -294,7 +294,7 @@ def _write(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def fitting(path: Path) -> Iterator[None]:
-    """Refuse a checkpoint whose hashes are right but which does not fit what is restored from it."""
+    """Turn errors of a restore into the refusal of a checkpoint: its hashes match, but its contents do not fit."""
     try:
         yield
     except (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:

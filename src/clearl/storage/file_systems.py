@@ -1,4 +1,4 @@
-"""Tell whether a directory lies on a disk of this machine or on one that is reached over a network."""
+"""Tell whether a directory is on a local or a network file system."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _REMOTE = frozenset(
 def remote_file_system(directory: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str | None:
     """Return the type of the remote file system that holds or will hold `directory`; None where it is local.
 
-    FUSE counts as remote (sshfs, s3fs, rclone), but for the block devices that it mounts. Where there is no list of
-    mounts (macOS), every directory counts as local.
+    FUSE counts as remote (sshfs, s3fs, rclone), except for the block devices that it mounts. Without a list of mounts
+    (macOS), every directory counts as local.
     """
     try:
         lines = mounts.read_text(errors="surrogateescape").splitlines()
@@ -27,7 +27,7 @@ def remote_file_system(directory: Path, mounts: Path = Path("/proc/self/mountinf
     for line in lines:
         before, _, after = line.partition(" - ")
         point = _unescaped(before.split()[4])
-        # Of two mounts on one point the later one is seen.
+        # Of two mounts at the same point, the later one hides the earlier.
         if _is_below(place, point) and len(point) >= longest:
             longest, kind = len(point), after.split()[0]
     is_remote = kind in _REMOTE or (kind.startswith("fuse") and kind != "fuseblk")

@@ -1,4 +1,4 @@
-"""Files of a run: replaced whole or not at all, read only where they are plain, with errors that say what to do."""
+"""Files of a run: replaced atomically, read only if they are regular files, with errors that name the remedy."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replace the content of `path`, so that a crash leaves the old or the new; `StorageError` where it fails."""
-    # Of its own process: two that write at once must not take each other's half.
+    """Replace the content of `path`, so that a crash leaves the old or the new; `StorageError` if it fails."""
+    # Named after the process: two that write at once must not mix their halves.
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as file:
@@ -52,7 +52,7 @@ def storage_error(path: Path | str, error: OSError, *, needed: int = 0, then: st
 
 @contextlib.contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Raise `StorageError`, with the path and the remedy, where a file call in this block fails."""
+    """Turn an `OSError` of this block into a `StorageError` with the path and the remedy."""
     try:
         yield
     except OSError as error:
@@ -60,7 +60,7 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 
 def free_nbytes(path: Path) -> int | None:
-    """Return the bytes free where `path` is or would be; None where the system does not say."""
+    """Return the bytes free on the file system of `path`, which need not exist yet; None if unknown."""
     with contextlib.suppress(OSError, StopIteration):
         place = next(place for place in (path, *path.absolute().parents) if place.exists())
         return shutil.disk_usage(place).free
@@ -68,7 +68,7 @@ def free_nbytes(path: Path) -> int | None:
 
 
 def read_plain(path: Path, *, cap_nbytes: int) -> bytes:
-    """Return the bytes of a plain file of at most `cap_nbytes`; no pipe that never ends, no device, no endless file."""
+    """Return the bytes of a regular file of at most `cap_nbytes`; refuse pipes and devices, which may never end."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

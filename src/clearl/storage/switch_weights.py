@@ -38,15 +38,15 @@ class SwitchWeights:
                 self._file(old).unlink()
 
     def segments(self) -> list[int]:
-        """Return the segments whose weights are there."""
+        """Return the segments whose weights are stored."""
         if not self.path.is_dir():
             return []
         return sorted(int(found[1]) for file in self.path.iterdir() if (found := _NAME.fullmatch(file.name)))
 
     def load(self, segment: int) -> dict[str, torch.Tensor]:
-        """Return the weights of a segment's end.
+        """Return the weights at the end of a segment.
 
-        `CorruptFileError` where there are none in the file, or not finite ones.
+        `CorruptFileError` if the file holds no weights, or some that are not finite.
         """
         file = self._file(segment)
         return finite_tensors(read_plain(file, cap_nbytes=_CAP_NBYTES), file)
@@ -56,7 +56,7 @@ class SwitchWeights:
 
 
 def finite_tensors(data: bytes, file: Path) -> dict[str, torch.Tensor]:
-    """Return the tensors in the bytes of a safetensors file; `CorruptFileError` where they are none, or not finite."""
+    """Return the tensors in the bytes of a safetensors file; `CorruptFileError` if damaged or not finite."""
     try:
         tensors = load(data)
     except SafetensorError as error:

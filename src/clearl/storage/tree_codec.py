@@ -26,7 +26,7 @@ def encode_tree(tree: Mapping[str, Any]) -> tuple[bytes, bytes]:
 
 
 def decode_json(data: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the tree with None in place of every array, and where the arrays belong."""
+    """Return the tree with None in place of every array, and the places of the arrays."""
     try:
         body = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -58,7 +58,7 @@ def decode_arrays(tree: dict[str, Any], places: list[dict[str, Any]], data: byte
 
 
 def _strip(value: Any, path: list[str | int], arrays: dict[str, torch.Tensor], places: list[dict[str, Any]]) -> Any:
-    """Return `value` with None for every array, which goes to `arrays`."""
+    """Return `value` with None in place of every array, which is moved to `arrays`."""
     if value is None or type(value) in (str, bool, int, float):
         return value
     if isinstance(value, Mapping):
@@ -77,7 +77,7 @@ def _strip(value: Any, path: list[str | int], arrays: dict[str, torch.Tensor], p
 
 
 def _as_tensor(value: np.ndarray | torch.Tensor) -> torch.Tensor:
-    """Return a copy of its own memory: safetensors refuses tensors that share some."""
+    """Return a tensor with its own memory: safetensors refuses tensors that share some."""
     if isinstance(value, torch.Tensor):
         return value.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
     return torch.from_numpy(np.array(value, dtype=value.dtype.newbyteorder("="), order="C", copy=True))

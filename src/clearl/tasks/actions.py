@@ -1,4 +1,4 @@
-"""Actions of Gymnasium spaces in our terms: choices and real numbers, and back to what an environment takes."""
+"""Convert Gymnasium action spaces to choices and real numbers, and actions back to an environment's own form."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Description = dict[str, Any]
 """A Gymnasium space as JSON types."""
 
 WIDEST = 1e6
-"""A box that is wider counts as unbounded: scaling a tanh to it would make every action huge. It is clipped instead."""
+"""Boxes wider than this count as unbounded: a tanh scaled to one would make every action huge. They are clipped."""
 MASK_KEY = "action_mask"
-"""Of the info of a step: which options the state allows."""
+"""The key of a step's info that holds which options the state allows."""
 _MOST_DEPTH = 16
 
 
@@ -35,7 +35,7 @@ class _Real:
 
 
 class TaskActions:
-    """The actions of one task. `convert` is what an environment needs, `mask` what a network must know."""
+    """The actions of one task: `converter` serves its environments, `mask` the network."""
 
     def __init__(self, description: Description) -> None:
         self.description = description
@@ -45,11 +45,11 @@ class TaskActions:
 
     @property
     def kinds(self) -> str:
-        """The kinds in words: discrete, continuous or both."""
+        """The kinds of actions in words: discrete, continuous or both."""
         return " and ".join(["discrete"] * bool(self.choices) + ["continuous"] * bool(self.reals))
 
     def mask(self, spec: ActionSpec) -> np.ndarray:
-        """[mask_size] bool: what the task has of the actions that are common to all tasks."""
+        """Return [mask_size] bool: which of the actions common to all tasks this task has."""
         own = [*self.choices, *[0] * (len(spec.choices) - len(self.choices))]
         options = [np.arange(most) < count for most, count in zip(spec.choices, own, strict=True)]
         return np.concatenate([*options, np.arange(spec.reals) < len(self.reals)])
@@ -57,7 +57,7 @@ class TaskActions:
     def mask_writer(self, spec: ActionSpec) -> Callable[[Any, Any], str | None]:
         """Return a function that writes `info["action_mask"]` into a frame; it returns what is wrong, or None.
 
-        A flag for each option of each choice, one choice after the other, or a tuple of such arrays.
+        The mask is a flag for each option of each choice, one choice after the other, or a tuple of such arrays.
         """
         everything, own = self.mask(spec), sum(self.choices)
         places = np.flatnonzero(everything[: sum(spec.choices)])
@@ -80,7 +80,7 @@ class TaskActions:
         return write
 
     def converter(self, spec: ActionSpec) -> Callable[[np.ndarray], Sequence[Any]]:
-        """Return a function from stored actions [n, *action_shape] to what each of n environments takes."""
+        """Return a function from stored actions [n, *action_shape] to the actions that n environments take."""
         if self.description["kind"] == "discrete":
             start = int(self.description["starts"][0])
             return lambda actions: [start + action for action in _first_choices(actions, spec).tolist()]
@@ -88,7 +88,7 @@ class TaskActions:
         return lambda actions: [self._build(*split) for split in squash(actions)]
 
     def _squash(self, spec: ActionSpec) -> Callable[[np.ndarray], list[tuple[np.ndarray, np.ndarray]]]:
-        """Return the choices [K] and real numbers [D] of each environment, within their bounds."""
+        """Return a function that gives the choices [K] and real numbers [D], within bounds, of each environment."""
         count, own = len(spec.choices), len(self.reals)
         low, high = (np.array([getattr(real, end) for real in self.reals]) for end in ("low", "high"))
         scaled = np.array([real.bounded and spec.bounded[i] for i, real in enumerate(self.reals)], bool)
@@ -104,7 +104,7 @@ class TaskActions:
         return split
 
     def _reader(self, node: Description, depth: int) -> Callable[[np.ndarray, np.ndarray], Any]:
-        """Return a function that makes one environment's action; notes the choices and real numbers on the way."""
+        """Return a function that builds one environment's action; adds to `choices` and `reals` on the way."""
         if depth > _MOST_DEPTH:
             raise ValueError("spaces are nested too deeply")
         kind, shape = node["kind"], tuple(node.get("shape", ()))
@@ -131,7 +131,7 @@ class TaskActions:
 
 
 def describe_actions(task: str, space: Any) -> Description:
-    """Return the action space of a task, or an error that names what cannot be trained on."""
+    """Describe the action space of a task; raise an error that names what cannot be trained on."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Discrete):
@@ -169,7 +169,7 @@ def _describe_box(task: str, space: Any) -> Description:
 
 
 def actions_from_json(description: Any, source: str) -> TaskActions:
-    """Return the actions in a file, or `CorruptFileError`."""
+    """Return the actions described in a file; `CorruptFileError` if that is damaged."""
     try:
         actions = TaskActions(description)
         if len(actions.choices) + len(actions.reals) > 1_000_000 or not (actions.choices or actions.reals):
@@ -209,7 +209,7 @@ def _cast(reals: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def _texts(values: np.ndarray) -> list[float | str]:
-    """Write numbers as texts: JSON has no infinity."""
+    """Write infinite numbers as text: JSON has no infinity."""
     return [float(value) if np.isfinite(value) else str(value) for value in values]
 
 

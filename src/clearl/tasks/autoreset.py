@@ -1,4 +1,4 @@
-"""Vector environments that reset in the step after an episode's end, in our words."""
+"""Convert steps of vector environments that reset in the step after an episode's end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from clearl.types import EnvStep
 
 
 class NextStepAutoreset:
-    """Remembers which environments are over: their next action is ignored, and its answer opens an episode."""
+    """Remembers which environments have ended an episode: their next step ignores its action and opens an episode."""
 
     def __init__(self, num_envs: int) -> None:
         self._over = np.zeros(num_envs, bool)
@@ -18,6 +18,6 @@ class NextStepAutoreset:
         self._over = np.zeros_like(self._over)
 
     def answer(self, frames: np.ndarray, reward: np.ndarray, terminated: np.ndarray, truncated: np.ndarray) -> EnvStep:
-        """Add `valid` and `first` to what the vector environment returned; a death at the time limit is a death."""
+        """Add `valid` and `first` to a vector environment's step; terminated and truncated at once is terminated."""
         first, self._over = self._over, terminated | truncated
         return EnvStep(frames, reward, terminated, truncated & ~terminated, ~first, first)

@@ -1,4 +1,4 @@
-"""Check whether an environment is fit for training, and say what to change. Most trouble in learning starts here."""
+"""Check whether an environment is fit for training, and name the remedies. Most trouble in learning starts here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class EnvFinding:
     """Something about an environment that a user should know before training on it."""
 
     severity: Severity
-    """error: training cannot work; warning: it will, but probably not as meant; note: good to know."""
+    """error: training cannot work; warning: it works, but probably not as intended; note: good to know."""
     problem: str
     remedy: str
 
@@ -51,7 +51,7 @@ def check_env(
 ) -> list[EnvFinding]:
     """Return everything that is wrong with a Gymnasium environment, the worst first; an empty list if it is sound.
 
-    `beat` is told what the environment is asked to do next, so that a caller can tell a hang from slow play.
+    `beat` gets a description of each call before it is made, so that a caller can tell a hang from slow play.
     """
     env_id = env_id.removeprefix("gym:")
     findings: dict[EnvFinding, None] = {}
@@ -110,7 +110,7 @@ def _check_spaces(env_id: str, env: Any, steps: int) -> Iterator[EnvFinding]:
 
 
 def _check_signatures(env_id: str, env: Any, steps: int) -> Iterator[EnvFinding]:
-    # The bare environment: Gymnasium's wrappers would fail first, with words about themselves.
+    # The bare environment: Gymnasium's wrappers would fail first, with errors about themselves.
     bare = env.unwrapped
     try:
         answer = bare.reset(seed=1)

@@ -1,4 +1,4 @@
-"""Construct an environment with other constants, so that what its constructor derives from them follows.
+"""Construct an environment with other constants, so that its constructor derives further values from them.
 
 CartPole's constructor computes `self.polemass_length = self.masspole * self.length`. Setting `length` on a finished
 environment would leave that product at the old length: the constructor has to run with the new value.
@@ -22,7 +22,7 @@ _PATCHED = ("__init__", "__setattr__")
 
 
 def rebuild(env: Any, task: str, constants: Mapping[str, Any], make: Callable[[], Any]) -> Any:
-    """Close `env` and make it again with other values of some attributes of the unwrapped environment."""
+    """Close `env` and make it again with other values for some attributes of the unwrapped environment."""
     kind = type(env.unwrapped)
     for name in constants:
         if (source := _local_source(kind, name)) is not None:
@@ -34,7 +34,7 @@ def rebuild(env: Any, task: str, constants: Mapping[str, Any], make: Callable[[]
     try:
         with constants_kept(kind, constants):
             made = make()
-    except TypeError as error:  # a class that is written in C
+    except TypeError as error:  # a class written in C
         raise ConfigError(f"task {task!r}: attributes of {kind.__name__} cannot be changed: {error}") from error
     for name, value in constants.items():
         if getattr(made.unwrapped, name) != value:
@@ -44,9 +44,9 @@ def rebuild(env: Any, task: str, constants: Mapping[str, Any], make: Callable[[]
 
 @contextmanager
 def constants_kept(kind: type, constants: Mapping[str, Any]) -> Iterator[None]:
-    """Give every `kind` that this thread constructs inside these attributes, whatever its constructor assigns to them.
+    """Give these attributes to every `kind` that this thread constructs in the block, whatever its constructor assigns.
 
-    Reading them in the constructor gives the new values too, also where they are constants of the class.
+    The constructor reads the new values, too, also those of class constants.
     """
     construct: Callable[..., None] = kind.__init__
     assign: Callable[..., None] = kind.__setattr__
@@ -84,14 +84,14 @@ def constants_kept(kind: type, constants: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _local_source(kind: type, name: str) -> str | None:
-    """Return the local variable or argument that a constructor reads for `self.name` and for something else as well."""
+    """Return a local variable or argument that the constructor reads for `self.name` and for something else, too."""
     for owner in kind.__mro__:
         construct = vars(owner).get("__init__")
         if not inspect.isfunction(construct):
             continue
         try:
             tree = ast.parse(textwrap.dedent(inspect.getsource(construct)))
-        except (OSError, SyntaxError):  # no source to look at
+        except (OSError, SyntaxError):  # no source to inspect
             continue
         local = set(construct.__code__.co_varnames) - {"self"}
         assigned = [node for node in ast.walk(tree) if isinstance(node, ast.Assign) and _sets(node, name)]

@@ -69,9 +69,9 @@ def draw_rod(cos: float, sin: float) -> np.ndarray:
 
 
 def with_caption(picture: np.ndarray, lines: Sequence[str]) -> np.ndarray:
-    """Return the picture below lines of text.
+    """Return the picture with lines of text above it.
 
-    Small ones are enlarged so that words fit, very large ones made smaller. Sides are even, as videos need.
+    Small pictures are enlarged so that the text fits, very large ones reduced. Sides are even, as videos need.
     """
     from PIL import Image, ImageDraw, ImageFont
 
@@ -83,7 +83,7 @@ def with_caption(picture: np.ndarray, lines: Sequence[str]) -> np.ndarray:
     canvas.paste(Image.fromarray(large), (0, top))
     draw, font = ImageDraw.Draw(canvas), ImageFont.load_default(line_pixels * 10 // LINE_PIXELS)
     for row, line in enumerate(lines):
-        text = line.encode("ascii", "replace").decode()  # what every default font has
+        text = line.encode("ascii", "replace").decode()  # every default font has ASCII
         while draw.textlength(text, font) > width - 4:
             text = f"{text[:-4]}..." if len(text) > 4 else ""
         draw.text((2, 2 + line_pixels * row), text, _INK, font)

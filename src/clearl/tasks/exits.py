@@ -1,4 +1,4 @@
-"""Environment code that ends its process is made to raise, where the process is the learner's."""
+"""Make environment code that calls `os._exit` in the learner's process raise instead."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import NoReturn
 
 @contextmanager
 def exits_raise() -> Iterator[None]:
-    """Turn `os._exit` into `SystemExit` while the block runs: else a run ends without a word, and perhaps with code 0.
+    """Turn `os._exit` into `SystemExit` in this block: otherwise a run ends without a message, perhaps with code 0.
 
-    Processes that are forked meanwhile exit as they always do.
+    Processes that are forked in the block exit as usual.
     """
     ours, leave = os.getpid(), os._exit
 

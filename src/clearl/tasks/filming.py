@@ -1,4 +1,4 @@
-"""Environments that draw themselves with Gymnasium's `render`, filmed step by step."""
+"""Film environments that draw themselves with Gymnasium's `render`, step by step."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Camera:
     """Makes environments of one task that are drawn after every reset and step, and keeps the pictures."""
 
     def __init__(self, task: str, make: Callable[[], DrawnEnv], offered: Sequence[str]) -> None:
-        """`make` builds an environment for `RENDER_MODE`; `offered` are the modes that it lists."""
+        """Take `make`, which builds an environment for `RENDER_MODE`, and `offered`, the modes that it lists."""
         if RENDER_MODE not in offered:
             raise NoPictureError(f"{task} does not offer the render mode {RENDER_MODE}")
         self._task, self._make = task, make
         self._pictures: list[np.ndarray] = []
 
     def make_env(self) -> SingleEnv:
-        """Return a new environment; `NoPictureError` where it cannot draw itself."""
+        """Return a new environment; `NoPictureError` if it cannot draw itself."""
         _draw_without_display()
         try:
             env = self._make()
@@ -57,8 +57,8 @@ class Camera:
         return _Filmed(env, self._pictures)
 
     def last_picture(self, frame: np.ndarray) -> np.ndarray:
-        """Return the picture of the last reset or step; `frame` is not needed for it."""
-        first = self._pictures[0]  # a later one is of the episode that follows in the same step
+        """Return the picture of the last reset or step; `frame` is not used."""
+        first = self._pictures[0]  # a second one shows the episode that begins in the same step
         self._pictures.clear()
         return first
 
@@ -87,11 +87,11 @@ def _draw(env: DrawnEnv) -> np.ndarray:
     picture = np.asarray(env.render())
     if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
         raise TypeError(f"render gave {picture.dtype} of shape {picture.shape}, expected uint8 [height, width, 3]")
-    return picture.copy()  # some draw into one array again and again
+    return picture.copy()  # some environments draw into the same array each time
 
 
 def _draw_without_display() -> None:
-    """Choose ways to draw that need no display where there is none: the defaults of MuJoCo and SDL look for one."""
+    """If there is no display, choose drawing back ends that need none: the defaults of MuJoCo and SDL need one."""
     if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         os.environ.setdefault("MUJOCO_GL", "egl" if find_library("EGL") else "osmesa")
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")

@@ -1,8 +1,8 @@
-"""Gymnasium's vector environments as ours, whichever of its three autoreset modes they have.
+"""Adapt Gymnasium's vector environments, in any of its three autoreset modes.
 
 Our truncated episodes end with a step that is ignored (`EnvStep`). A vector that resets in the step after an end has
-that step itself. One that resets in the same step, or on demand, cannot hold one environment back while the others act:
-the first action of the next episode is played unseen instead, and neither it nor its reward is trained on.
+that step itself. One that resets in the same step, or on demand, cannot pause one environment while the others act:
+the first action of the next episode is chosen without its frame, and neither it nor its reward is trained on.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class GymnasiumVector:
         self._mode = autoreset_mode(task, vector)
         self._next_step = NextStepAutoreset(self.num_envs)
         self._unseen = np.zeros(self.num_envs, bool)
-        """Environments that have begun an episode whose first frame was not returned yet."""
+        """True for environments that have begun an episode whose first frame has not been returned yet."""
         self._successes = Successes(self.num_envs)
         self._steps = 0
 
@@ -81,7 +81,7 @@ class GymnasiumVector:
         self, observations: Any, info: Mapping[str, Any], reward: np.ndarray, terminated: np.ndarray,
         truncated: np.ndarray,
     ) -> EnvStep:  # fmt: skip
-        """Convert a step of a vector that resets in the step after an end, which opens an episode."""
+        """Convert a step of a vector that resets in the step after an episode's end."""
         frames = self._frames(observations, info, ~(terminated | truncated))
         answer = self._next_step.answer(frames, reward, terminated, truncated)
         self._successes.begin(answer.first)
@@ -95,7 +95,7 @@ class GymnasiumVector:
         self, observations: Any, info: Mapping[str, Any], reward: np.ndarray, terminated: np.ndarray,
         truncated: np.ndarray,
     ) -> EnvStep:  # fmt: skip
-        """Convert a step after which finished environments have begun a new episode, or begin one here."""
+        """Convert a step in which finished environments were reset (SameStep), or are reset here (Disabled)."""
         over, unseen = terminated | truncated, self._unseen
         cut = truncated & ~terminated & ~unseen
         success = self._see_successes(info, ~unseen & ~over, self._final_info(info), ~unseen & over)
@@ -105,7 +105,7 @@ class GymnasiumVector:
             observations, info = self._ask("reset", options={"reset_mask": over})
             frames[over] = self._frames(observations, info, over)[over]
         for slot, observation in last.items():
-            # The action that follows is played in the next episode: the mask of its first state stays.
+            # The next action is played in the next episode: keep the mask of its first state.
             mask = frames[slot][MASK_FIELD].copy() if self._write_mask is not None else None
             frames[slot] = np.zeros((), frames.dtype)
             self._write_one(slot, observation, frames)
@@ -122,7 +122,7 @@ class GymnasiumVector:
         return info.get("final_info", {}) if self._mode == "SameStep" else info
 
     def _last_observations(self, observations: Any, info: Mapping[str, Any], cut: np.ndarray) -> dict[int, Any]:
-        """Return the last observations of truncated episodes, by slot; copied, as a reset may write over them."""
+        """Return the last observations of truncated episodes, by slot; copies, as a reset may overwrite them."""
         slots = np.flatnonzero(cut).tolist()
         if slots and self._mode == "SameStep":
             if "final_obs" not in info:
@@ -132,7 +132,7 @@ class GymnasiumVector:
         return {slot: copy.deepcopy(self._observations.member(observations, slot)) for slot in slots}
 
     def _frames(self, observations: Any, info: Mapping[str, Any], acting: np.ndarray) -> np.ndarray:
-        """Convert all observations to frames; where `acting`, with the state's mask."""
+        """Convert all observations to frames, with the states' masks where `acting`."""
         frames = self._empty()
         for slot in range(self.num_envs):
             masked = acting[slot] and _has(info, MASK_KEY, slot)
@@ -157,7 +157,7 @@ class GymnasiumVector:
         self, info: Mapping[str, Any], places: np.ndarray, final_info: Mapping[str, Any] | None = None,
         ended: np.ndarray | None = None,
     ) -> np.ndarray | None:  # fmt: skip
-        """Take in what infos tell at `places`, and final infos where episodes `ended`; return the successes so far."""
+        """Take in infos at `places`, and final infos where episodes `ended`; return the successes so far."""
         for source, slots in ((info, places), (final_info or {}, ended)):
             for key in (ANY_STEP, LAST_STEP):
                 for slot in np.flatnonzero(slots).tolist() if key in source and slots is not None else ():
@@ -202,7 +202,7 @@ def autoreset_mode(task: str, vector: Any) -> str:
 
 
 def _has(info: Mapping[str, Any], key: str, slot: int) -> bool:
-    """Return whether an info of a vector has a key for one environment; `_key` says for which, where it is there."""
+    """Return whether an info of a vector has a key for one environment; the flags in `_key` tell, if it exists."""
     return key in info and bool(np.asarray(info.get(f"_{key}", True)).reshape(-1)[slot if f"_{key}" in info else 0])
 
 

@@ -1,8 +1,8 @@
-"""Change the parameters of an environment in the middle of an episode, as a drift that is applied at once does.
+"""Change the parameters of an environment in the middle of an episode (`drift_applied: at-once`).
 
-What a parameter changes is found by comparison: environments of two tasks, just constructed, differ in the attributes
-that depend on it. Setting these on an environment in play makes it one of the other task. An environment that keeps
-such a difference where it cannot be seen or set, or that changes it in play, is refused by name.
+The attributes that depend on a parameter are found by comparing newly constructed environments of two tasks. Setting
+them on an environment in play turns it into one of the other task. An environment is refused by name if such an
+attribute cannot be read or set, or changes in play.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PLAYED_STEPS = 20
 
 
 def attributes_in_play(tasks: Sequence[str], make: Callable[[str], Any]) -> dict[str, dict[str, Any]]:
-    """Return, by task, the attributes that turn an environment of any other of the tasks into one of it."""
+    """Return, by task, the attributes that turn an environment of any of these tasks into one of that task."""
     envs = {task: make(task) for task in tasks}
     first, found = envs[tasks[0]], dict[str, None]()
     for task, env in envs.items():
@@ -39,7 +39,7 @@ def attributes_in_play(tasks: Sequence[str], make: Callable[[str], Any]) -> dict
 
 
 def set_attributes(env: Any, values: Mapping[str, Any]) -> None:
-    """Set attributes of an environment in play; copied, as one environment may change its own."""
+    """Set attributes of an environment in play; each gets a copy, as an environment may change its own."""
     for name, value in values.items():
         setattr(env, name, copy.deepcopy(value))
 
@@ -65,7 +65,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _is_comparable(value: Any) -> bool:
-    """Return whether equality of two such objects is equality of what they hold."""
+    """Return whether `==` compares the contents of such objects."""
     return type(value).__eq__ is not object.__eq__
 
 
@@ -92,7 +92,7 @@ def _check_settable(tasks: Sequence[str], values: Mapping[str, Any]) -> None:
 
 
 def _check_kept(tasks: Sequence[str], env: Any, values: Mapping[str, Any]) -> None:
-    """Refuse attributes that an episode changes: setting them would change where the episode stands."""
+    """Refuse attributes that an episode changes: setting them would change the state of the episode."""
     before = copy.deepcopy(dict(values))
     env.action_space.seed(0)
     env.reset(seed=0)

@@ -1,4 +1,4 @@
-"""n single environments stepped in a loop as one batch; one that fails is built anew, and its fault reported."""
+"""Step n single environments in a loop as one batch; one that fails is rebuilt, and its fault reported."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ WriteFrame = Callable[[Any, Any], str | None]
 
 
 _SOUND_STEPS = 32
-"""Steps that a rebuilt environment must make before it is rebuilt again: one that fails at once stays broken."""
+"""Steps that a rebuilt environment must survive before it may be rebuilt again: one that fails at once stays broken."""
 
 
 class LoopEnvs:
     """Implements `Envs`: termination resets in the same step, truncation in the next one, whose action is ignored.
 
-    Where `rebuild` is given, an environment that raises or returns what training must not see is closed and built anew,
-    and the others go on. Its episode is cut before the action that failed: that step is not valid, the next frame opens
-    an episode. `take_faults` tells of it.
+    With `rebuild`, an environment that raises or returns values unfit for training is closed and rebuilt; the others
+    continue. Its episode is cut before the action that failed: that step is not valid, and the next frame opens an
+    episode. `take_faults` returns the fault.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class LoopEnvs:
         write_mask: WriteFrame | None = None,
         rebuild: Callable[[], SingleEnv] | None = None,
     ) -> None:
-        """`convert_actions` makes of stored actions [n, ...] what each environment takes; numbers as they are.
+        """Take `convert_actions`, from stored actions [n, ...] to those of the environments; by default, plain numbers.
 
-        `write_mask` writes what a state allows, out of its info, into its frame; None where all is allowed always.
+        `write_mask` writes the allowed actions from a state's info into its frame; None if all are always allowed.
         """
         self.num_envs = len(envs)
         self._task = task
@@ -82,7 +82,7 @@ class LoopEnvs:
         for slot in range(self.num_envs):
             self._restart(slot, frames)
             self._successes.begin(slot)
-        # Later episodes go on with the environments' own random numbers.
+        # Later episodes continue the environments' own random streams.
         self._seed = None
         return frames
 
@@ -132,7 +132,7 @@ class LoopEnvs:
         return made
 
     def take_faults(self) -> list[EnvironmentFaultError]:
-        """Return the faults since the last call after which one environment was built anew."""
+        """Return the faults since the last call after which an environment was rebuilt."""
         faults, self._faults = self._faults, []
         return faults
 
@@ -163,7 +163,7 @@ class LoopEnvs:
             self._replace(slot, fault, frames)
 
     def _replace(self, slot: int, fault: EnvironmentFaultError, frames: np.ndarray) -> None:
-        """Build one environment anew and begin an episode in it; raises `fault` where that did not help before."""
+        """Rebuild one environment and begin an episode in it; raise `fault` if the last rebuild did not help."""
         before, now = self._rebuilt_at[slot], self._steps[slot]
         if self._rebuild is None or (before is not None and now - before < _SOUND_STEPS):
             raise fault
@@ -198,7 +198,7 @@ class LoopEnvs:
             self._fault(slot, f"the reward is {gained}, which is no finite number in float32")
         if (problem := self._successes.see(slot, info)) is not None:
             self._fault(slot, problem)
-        # Nobody acts in the last state of an episode: it may well allow nothing.
+        # No action follows the last state of an episode: it may allow none.
         self._write(slot, observation, frames, {} if died or cut else info)
         return gained, died, cut
 

@@ -1,7 +1,7 @@
-"""Tasks made by functions of the user's own: `clearl.run(tasks={"winter": make_winter})`.
+"""Tasks made by the user's own functions: `clearl.run(tasks={"winter": make_winter})`.
 
 A run's settings name each as `name=module:function`, which every process of the run imports, or hold a Gymnasium spec
-as `name=spec:{...}`. A function that cannot be imported is `name=here:`: it serves the process that was given it.
+as `name=spec:{...}`. A function that cannot be imported is `name=here:`; only the process that received it can use it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _HERE, _SPEC = "here:", "spec:"
 
 
 def named_tasks(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return settings in which tasks given as functions have names, and why worker processes cannot reach some."""
+    """Replace tasks given as functions by names; return the settings, and why worker processes cannot import some."""
     tasks = settings.get("tasks")
     if not isinstance(tasks, Mapping):
         return dict(settings), {}
@@ -28,7 +28,7 @@ def named_tasks(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
 
 
 def check_reachable(unreachable: Mapping[str, str], runtime: str) -> None:
-    """Refuse a run whose worker processes could not make a task."""
+    """Refuse a run whose worker processes cannot make all tasks."""
     if unreachable and runtime != "inline":
         name, problem = next(iter(unreachable.items()))
         raise ConfigError(f"task {name!r}: {problem}; or train in this process with runtime='inline'")
@@ -48,7 +48,7 @@ def name_makers(tasks: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, st
 
 
 def use_makers(environments: Iterable[str]) -> None:
-    """Make the tasks of the setting `environments` known in this process."""
+    """Register the tasks of the setting `environments` in this process."""
     for listed in environments:
         name, equals, entry = listed.partition("=")
         if not equals or not name or not entry:
@@ -63,7 +63,7 @@ def use_makers(environments: Iterable[str]) -> None:
 
 
 def find_maker(name: str) -> Callable[..., Any] | None:
-    """Return the function that makes a task, if it is one of these."""
+    """Return the user's function that makes a task; None if there is none."""
     return _MAKERS.get(name)
 
 

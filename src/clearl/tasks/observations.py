@@ -1,4 +1,4 @@
-"""Observations of Gymnasium spaces in our terms: images, vectors and one-hot parts, and how they are written."""
+"""Convert Gymnasium observations to images, vectors and one-hot parts, and write them into frames."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ Description = dict[str, Any]
 WRAP = "wrap it (--wrappers module:Class), or register the wrapped one under its own id"
 IMAGE_CHANNELS = (1, 3, 4)
 MOST_OPTIONS = 65_536
-"""The most options of a discrete observation, which is shown one-hot."""
+"""The most options of a discrete observation, which is encoded one-hot."""
 _MOST_DEPTH = 16
 
 
 @dataclass(frozen=True)
 class ObservationPart:
-    """One array or number of an observation: its place, and its form in frames."""
+    """One array or number of an observation: its place, and its encoding in frames."""
 
     path: tuple[str | int, ...]
     """Keys of Dicts and places in Tuples that lead to it."""
     kind: str
     """"box", "flags" for bits, "one_hot" for whole numbers, or "planes" for a grid of cells with whole numbers."""
     shape: tuple[int, ...]
-    """The shape that the environment gives."""
+    """The shape in the environment's own observations."""
     dtype: PartDtype
     counts: tuple[int, ...] = ()
     """one_hot, planes: how many options each number has."""
     starts: tuple[int, ...] = ()
     grid: tuple[int, ...] = ()
-    """planes: the cells, (H, W). A single number becomes planes that are the same in all cells."""
+    """planes: the size of the grid, (H, W). A single number becomes planes with one value in all cells."""
     first_plane: int = 0
-    """planes: where they begin; all parts of this kind share one image."""
+    """planes: the index of the first one; all parts of this kind share one image."""
 
     @property
     def name(self) -> str:
-        """The part of frames that it is written to."""
+        """The name of the part of frames that it is written to."""
         return "" if self.kind == "planes" else "/".join(map(str, self.path))
 
     @cached_property
     def channel_axis(self) -> int | None:
-        """The axis of an image's channels; it becomes the first axis."""
+        """The axis of an image's channels, which becomes the first axis; None for other parts."""
         if self.kind != "box" or len(self.shape) != 3:
             return None
         return 0 if self.shape[0] in IMAGE_CHANNELS and self.shape[2] not in IMAGE_CHANNELS else 2
 
     @cached_property
     def spec(self) -> PartSpec:
-        """The part as frames hold it: (C, H, W) or (D,). Needed at every step of every environment."""
+        """The part as frames hold it: (C, H, W) or (D,). Cached: every step of every environment needs it."""
         if self.kind == "one_hot":
             return PartSpec((sum(self.counts),), "bool")
         if self.kind == "planes":
@@ -82,7 +82,7 @@ class ObservationPart:
         if not np.can_cast(array.dtype, self.dtype, "same_kind"):
             return f"{here} has dtype {array.dtype} instead of {self.dtype}"
         if array.dtype.kind == "f":
-            with np.errstate(over="ignore"):  # 1e39 becomes infinity: look after the cast
+            with np.errstate(over="ignore"):  # 1e39 becomes infinity, which is checked after the cast
                 if not np.isfinite(array.astype(np.float32, copy=False)).all():
                     return f"{here} holds NaN or infinity, or a number beyond float32"
         return None
@@ -118,18 +118,18 @@ class TaskObservations:
         self.parts = _parts(description, (), 0)
 
     def value(self, observation: Any, part: ObservationPart) -> np.ndarray:
-        """Return one part of an observation; raises where it is not there."""
+        """Return one part of an observation; raises if it is missing."""
         for key in part.path:
             observation = observation[key]
         return np.asarray(observation)
 
     def is_batch(self, observation: Any) -> bool:
-        """Return whether every part has an axis in front of its own shape."""
+        """Return whether the observation has a batch axis in front of its own shape."""
         part = self.parts[0]
         return self.value(observation, part).ndim == len(part.shape) + 1
 
     def member(self, observation: Any, index: int) -> Any:
-        """Return one of a batch of observations."""
+        """Return one observation of a batch."""
         if isinstance(observation, Mapping):
             return {name: self.member(item, index) for name, item in observation.items()}
         if isinstance(observation, tuple):
@@ -153,7 +153,7 @@ class ObservationWriter:
         for part, corner, scale in self._parts:
             try:
                 array = self._observations.value(observation, part)
-            except (KeyError, IndexError, TypeError, ValueError) as error:  # not there, ragged, or no array at all
+            except (KeyError, IndexError, TypeError, ValueError) as error:  # missing, ragged, or no array at all
                 name = f"part {'/'.join(map(str, part.path))!r} of the observation" if part.path else "the observation"
                 return f"{name} is missing or no array: {type(error).__name__}: {error}"
             problem = part.problem(array)
@@ -166,9 +166,9 @@ class ObservationWriter:
 
 
 def _placed(part: ObservationPart, common: PartSpec) -> tuple[tuple[slice, ...], float | None]:
-    """Return where a part lies in the common one, and what it is multiplied by.
+    """Return the place of a part in the common one, and the factor that it is multiplied by (None: 1).
 
-    What networks do with uint8 is done here where tasks with other dtypes force float32.
+    uint8 is scaled to [0, 1] here if other tasks make the common part float32; otherwise networks scale it.
     """
     own = part.spec
     scale = 1 / 255 if own.dtype == "uint8" and common.dtype == "float32" else None
@@ -177,7 +177,7 @@ def _placed(part: ObservationPart, common: PartSpec) -> tuple[tuple[slice, ...],
 
 
 def describe_observations(task: str, space: Any) -> Description:
-    """Return the observation space of a task, or an error that names what cannot be trained on."""
+    """Describe the observation space of a task; raise an error that names what cannot be trained on."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Dict):
@@ -224,7 +224,7 @@ def _one_hot(task: str, counts: list[int], starts: list[int], shape: list[int]) 
 
 
 def observations_from_json(description: Any, source: str) -> TaskObservations:
-    """Return the observations in a file, or `CorruptFileError`."""
+    """Return the observations described in a file; `CorruptFileError` if that is damaged."""
     try:
         return TaskObservations(description)
     except (TypeError, KeyError, ValueError, AttributeError, IndexError) as error:
@@ -250,7 +250,7 @@ def _parts(node: Description, path: tuple[str | int, ...], depth: int) -> list[O
 
 
 def _planes(items: list[Any], grid: tuple[int, ...], path: tuple[str | int, ...]) -> list[ObservationPart]:
-    """Return parts whose planes lie one after the other in one image; `items`: (key, options of a cell's numbers)."""
+    """Return parts whose planes follow each other in one image; `items`: (key, option counts of a cell's numbers)."""
     parts, start = [], 0
     for key, counts in items:
         options = tuple(int(count) for count in counts)

@@ -1,8 +1,8 @@
 """A task is an id with parameters: `CartPole-v1?length=0.5&force_mag=8`.
 
 A parameter is a keyword of the environment's constructor, else an attribute of the unwrapped environment, which its
-constructor then works with (`clearl.tasks.construction`), else an option of its `reset`. A range `a..b` stands for
-several tasks; see `expand_ranges`.
+constructor then uses (`clearl.tasks.construction`), else an option of its `reset`. A range `a..b` stands for several
+tasks; see `expand_ranges`.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def split_task(task: str) -> tuple[str, dict[str, Value]]:
 
 
 def join_task(env_id: str, parameters: Mapping[str, Value]) -> str:
-    """Return the name of a task, short and always the same for the same values."""
+    """Return the name of a task; equal values always give the same short name."""
     listed = "&".join(f"{name}={_text(value)}" for name, value in parameters.items())
     return f"{env_id}?{listed}" if listed else env_id
 
 
 def expand_ranges(tasks: Sequence[str], count: int | None) -> tuple[str, ...]:
-    """Expand each task with a range to `count` tasks in equal steps; `count` is None where ranges mean nothing."""
+    """Expand each task with a range to `count` tasks in equal steps; `count` is None if ranges have no meaning."""
     return tuple(expanded for task in tasks for expanded in _expand(task, count))
 
 
@@ -73,7 +73,7 @@ def _ends(task: str, text: str) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parameters of an environment, by the way in which they are set."""
+    """The parameters of an environment, by how they are set."""
 
     keywords: tuple[str, ...]
     attributes: tuple[str, ...]
@@ -85,14 +85,14 @@ class Parameters:
 
 
 def constructor_keywords(creator: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the keywords that a constructor names."""
+    """Return the keywords in the signature of a constructor."""
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     named = inspect.signature(creator).parameters.values()
     return tuple(p.name for p in named if p.kind in kinds and p.name not in ("self", "render_mode"))
 
 
 def known_parameters(env: Any, keywords: Sequence[str]) -> Parameters:
-    """Return all parameters of a made environment; constants of its class count as attributes."""
+    """Return all parameters of an environment; constants of its class count as attributes."""
     unwrapped = env.unwrapped
     found = dict(vars(unwrapped))
     for kind in type(unwrapped).__mro__:
@@ -117,7 +117,7 @@ def _reset_options(env: Any) -> tuple[str, ...]:
 def sort_parameters(
     env: Any, task: str, parameters: Mapping[str, Value], keywords: Sequence[str]
 ) -> tuple[dict[str, Value], dict[str, Value]]:
-    """Return the parameters that are attributes, in their types, and those that are options of `reset`."""
+    """Return the parameters that are attributes, converted to their types, and those that are options of `reset`."""
     known = known_parameters(env, keywords)
     attributes: dict[str, Value] = {}
     options: dict[str, Value] = {}
@@ -148,11 +148,11 @@ def _like(old: Any, value: Value, task: str, name: str) -> Any:
 
 
 def with_options(env: Any, options: dict[str, Value]) -> Any:
-    """Wrap an environment so that its `reset` gets options."""
+    """Wrap an environment so that its `reset` receives these options."""
     import gymnasium
 
     class ResetOptions(gymnasium.Wrapper):
-        """Gives options to every reset."""
+        """Passes options to every reset."""
 
         def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
             return self.env.reset(seed=seed, options={**given, **(options or {})})

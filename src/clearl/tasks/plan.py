@@ -18,9 +18,9 @@ class Segment:
     frames: int | None = None
     episodes: int | None = None
     end_weights: tuple[float, ...] | None = None
-    """Where given, the mixture moves linearly from `weights` to these over the segment (frames only)."""
+    """If given, the mixture moves linearly from `weights` to these over the segment (frames only)."""
     extra_frames: int = 0
-    """Frames at the end that a method takes on top of the visit's own; reports leave them out."""
+    """Frames at the end that a method needs in addition to the visit's own; reports leave them out."""
 
     def __post_init__(self) -> None:
         if not self.tasks or len(self.tasks) != len(self.weights):
@@ -53,31 +53,31 @@ class Plan:
     name: str
     segments: tuple[Segment, ...]
     evaluate: tuple[str, ...]
-    """Tasks evaluated all the time, trained or not."""
+    """Tasks that are evaluated throughout, trained or not."""
     frames_scale: int = 1
-    """The plans that share the x-axis: 3 where each of three networks sees a third of all frames (`separate`)."""
+    """The number of plans on one x-axis: 3 if each of three networks sees a third of all frames (`separate`)."""
     forever: bool = False
-    """True if the segments begin anew after the last, without an end."""
+    """True if the segments repeat without an end."""
     past_segments: int = 0
-    """Segments at the start that are not repeated by `forever`: what a run did before it was extended."""
+    """The number of first segments that `forever` does not repeat: those before the run was extended."""
 
     @property
     def total_frames(self) -> int | None:
-        """Frames of the whole plan; None where a segment ends by episodes, or where there is no end."""
+        """Frames of the whole plan; None if a segment ends by episodes, or if the plan has no end."""
         return None if self.forever else self.cycle_frames
 
     @property
     def cycle_frames(self) -> int | None:
-        """Frames of all segments once; None where one ends by episodes."""
+        """Frames of all segments, each once; None if one ends by episodes."""
         return _frames_of(self.segments)
 
     @property
     def has_boundaries(self) -> bool:
-        """True if the tasks change at the bounds of segments only."""
+        """True if tasks change only at the bounds of segments."""
         return all(segment.end_weights is None for segment in self.segments)
 
     def is_over(self, index: int) -> bool:
-        """Return whether the plan has ended before this index."""
+        """Return whether the plan ends before the segment of this index."""
         return not self.forever and index >= len(self.segments)
 
     def segment(self, index: int) -> Segment:
@@ -85,7 +85,7 @@ class Plan:
         return self.segments[self.place(index)[1]]
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the cycle that a segment's index lies in, and the segment's place in `segments`."""
+        """Return the cycle of a segment's index, and the segment's place in `segments`."""
         if not self.forever or index < self.past_segments:
             return 0, index
         cycle, place = divmod(index - self.past_segments, len(self.segments) - self.past_segments)
@@ -93,7 +93,7 @@ class Plan:
 
 
 def plan_from_json(content: Mapping[str, Any]) -> Plan:
-    """Return the plan that `dataclasses.asdict` gave for `meta.json`; keys of later versions are an error."""
+    """Return the plan from its form in `meta.json` (`dataclasses.asdict`); keys of later versions are an error."""
     segments = [Segment(**{key: _as_tuple(value) for key, value in segment.items()}) for segment in content["segments"]]
     scale, forever = content.get("frames_scale", 1), content.get("forever", False)
     past = content.get("past_segments", 0)
@@ -105,7 +105,7 @@ def _as_tuple(value: Any) -> Any:
 
 
 def planned_end(plan: Plan, index: int) -> int | None:
-    """Return the end of a segment in frames from the start of the plan; None where episodes decide, here or before."""
+    """Return the end of a segment in frames from the start of the plan; None if episodes decide, here or before."""
     cycles, place = plan.place(index)
     before, repeated = _frames_of(plan.segments[: place + 1]), _frames_of(plan.segments[plan.past_segments :])
     if before is None or not cycles:
@@ -114,15 +114,15 @@ def planned_end(plan: Plan, index: int) -> int | None:
 
 
 def _frames_of(segments: Sequence[Segment]) -> int | None:
-    """Return the frames of some segments; None where one ends by episodes."""
+    """Return the frames of some segments; None if one ends by episodes."""
     lengths = [segment.frames for segment in segments]
     return None if None in lengths else sum(length or 0 for length in lengths)
 
 
 def lengthened(plan: Plan, extra_share: float) -> Plan:
-    """Return the plan with extra frames at the end of each segment, as a share of its own.
+    """Return the plan with extra frames at the end of each segment, as a share of the segment's own.
 
-    Segments by episodes stay.
+    Segments that end by episodes are unchanged.
     """
     if not extra_share:
         return plan
@@ -145,16 +145,16 @@ def single(task: str, *, frames: int | None = None, episodes: int | None = None)
 def assign_tasks(segment: Segment, num_slots: int, share: float) -> list[str]:
     """Return the task of each slot when `share` of the segment has passed.
 
-    Slots lie evenly on the unit interval that the weights divide. The interval turns by one n-th for every n-th of the
-    segment (n tasks), so that over the segment an equal mixture gives each task exactly its share, even where the slots
-    cannot be split evenly, and every slot meets every task. Unequal weights come out to within one slot in a turn.
-    A mixture that moves does not turn: its slots change their task one by one as a bound passes them.
+    Slots lie evenly on the unit interval that the weights divide. The interval rotates by 1/n after each n-th of the
+    segment (n tasks), so that over the segment an equal mixture gives each task exactly its share, even if the slots
+    cannot be split evenly, and every slot plays every task. Unequal weights are met to within one slot in a rotation.
+    A mixture that moves does not rotate: its slots change their task one by one as a bound passes them.
     """
     weights = segment.weights_at(share)
     turns = len(segment.tasks) if segment.end_weights is None else 1
     turn = min(int(share * turns), turns - 1)
     bounds = [sum(weights[: i + 1]) for i in range(len(weights))]
-    # A slot on a bound belongs to the next task; the nudge keeps rounding from deciding that anew in every turn.
+    # A slot on a bound belongs to the next task; 1e-9 keeps rounding errors from deciding that in each rotation.
     offset = turn / turns + 1e-9
     return [_task_at(segment.tasks, bounds, ((slot + 0.5) / num_slots + offset) % 1.0) for slot in range(num_slots)]
 

@@ -1,4 +1,4 @@
-"""Walk a plan: grant rounds of acting until the plan has ended, and say which visit a frame belongs to."""
+"""Walk a plan: grant rounds of acting until the plan has ended, and find the visit of a frame."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Grant:
 
     segment: int
     tasks: tuple[str, ...]
-    """The task of every slot of the run, not only of those that ask."""
+    """The task of every slot of the run, not only of those that asked for the grant."""
     start_frames: int = 0
     """Frames that had been granted before."""
 
 
 class PlanCursor:
-    """Counts what has been granted, so that all workers switch tasks at the same frame."""
+    """Counts granted frames, so that all workers switch tasks at the same frame."""
 
     def __init__(self, plan: Plan, num_slots: int) -> None:
         self.plan, self.num_slots = plan, num_slots
@@ -36,7 +36,7 @@ class PlanCursor:
         return self.plan.is_over(self.segment)
 
     def next_segment(self) -> int:
-        """Return the segment that the next grant will be of; the number of segments at the end of the plan."""
+        """Return the segment of the next grant; the number of segments at the end of the plan."""
         self._advance()
         return self.segment
 
@@ -49,7 +49,7 @@ class PlanCursor:
         return Grant(self.segment, tasks, self.granted_frames - frames)
 
     def take_back(self, frames: int) -> None:
-        """Take back a granted round that will not come; it is granted again, in its own segment where frames count."""
+        """Take back a granted round that was lost; it is granted again, in its own segment if that ends by frames."""
         self.granted_frames -= frames
         while self.segment > 0 and self.granted_frames < self.segment_start:
             before = self.plan.segment(self.segment - 1).frames
@@ -59,7 +59,7 @@ class PlanCursor:
             self.segment_start -= before
 
     def count_episodes(self, segment: int, episodes: int) -> None:
-        """Count episodes that ended in `segment`; they end a segment that is measured in episodes."""
+        """Count episodes that ended in `segment`; enough of them end a segment that is measured in episodes."""
         if segment == self.segment:
             self.segment_episodes += episodes
 

@@ -1,4 +1,4 @@
-"""One Gymnasium environment by its id, with errors that say what to do."""
+"""Make one Gymnasium environment by its id, with errors that name the remedy."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _CHECKED_STEPS = 5
 
 
 def make_env(task: str, *, render_mode: str | None = None, **options: Any) -> Any:
-    """Return the environment of a task: an id, with parameters where it has some.
+    """Return the environment of a task: an id, perhaps with parameters.
 
-    `module:Env-v0` imports the module first. A function of the user's gets `render_mode` only if it takes it.
+    `module:Env-v0` imports the module first. A user's function gets `render_mode` only if it takes it.
     """
     env_id, parameters = split_task(task)
     maker = find_maker(env_id)
@@ -117,7 +117,7 @@ def _make_registered_vector(env_id: str, num_envs: int, keywords: dict[str, Any]
 
 
 def _spec(env_id: str) -> Any:
-    """Return what is registered for an id; for `module:Env-v0` the module is imported first."""
+    """Return the spec registered for an id; for `module:Env-v0` the module is imported first."""
     import gymnasium
 
     module, _, name = env_id.rpartition(":")
@@ -127,7 +127,7 @@ def _spec(env_id: str) -> Any:
 
 
 def check_parameters(task: str) -> None:
-    """Refuse values that an environment cannot take, by playing a few steps: nothing tells their range."""
+    """Refuse values that an environment cannot take, by playing a few steps: their range is not declared anywhere."""
     env_id = split_task(task)[0]
     try:
         env = make_env(task)
@@ -182,7 +182,7 @@ def _make_id(env_id: str, **options: Any) -> Any:
         with _kept_torch_defaults(), exits_raise():
             if (maker := find_maker(env_id)) is not None:
                 return maker(**options)
-            # Our own checks name task, slot and step; Gymnasium's would say it again and slow down the first steps.
+            # Our own checks name task, slot and step; Gymnasium's would repeat them and slow down the first steps.
             return gymnasium.make(env_id, disable_env_checker=True, **options)
     except ModuleNotFoundError as error:
         raise ConfigError(f"Gymnasium cannot make {env_id!r}: {error}; install it or correct its name") from error
@@ -203,7 +203,7 @@ def _make_id(env_id: str, **options: Any) -> Any:
 
 @contextmanager
 def _kept_torch_defaults() -> Iterator[None]:
-    """Undo what an environment's constructor changes for all of torch: the learner may share the process."""
+    """Undo changes of torch's global defaults by an environment's constructor: the learner may share the process."""
     torch = sys.modules.get("torch")
     before = torch and (torch.is_grad_enabled(), torch.get_default_dtype())
     try:

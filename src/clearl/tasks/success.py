@@ -1,7 +1,7 @@
 """The success of an episode, as its infos report it.
 
-Two conventions are common. `success` (Meta-World, Continual World): an episode succeeds if any of its steps says so.
-`is_success` (Gymnasium-Robotics, Stable-Baselines3): its last info decides. Where an info has both, `success` counts.
+Two conventions are common. `success` (Meta-World, Continual World): an episode succeeds if any of its steps reports it.
+`is_success` (Gymnasium-Robotics, Stable-Baselines3): its last info decides. If an info has both, `success` counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ANY_STEP, LAST_STEP = "success", "is_success"
 
 
 class Successes:
-    """The successes of n episodes that are under way."""
+    """The successes of n running episodes."""
 
     def __init__(self, count: int) -> None:
         self._reached = np.zeros(count, bool)
@@ -39,12 +39,12 @@ class Successes:
         return None
 
     def so_far(self) -> np.ndarray | None:
-        """[n] bool; None while no info has reported success."""
+        """Return [n] bool: which episodes have succeeded; None while no info has reported success or failure."""
         return self._reached.copy() if self._told else None
 
     @staticmethod
     def combined(seats: list[tuple[Successes, int]]) -> Successes:
-        """Combine episodes of others, in a new order."""
+        """Combine episodes of other objects, in a new order."""
         made = Successes(len(seats))
         made._reached[:] = [source._reached[place] for source, place in seats]
         made._told = any(source._told for source, _ in seats)

@@ -27,7 +27,7 @@ class Envs(Protocol):
         ...
 
     def step(self, actions: np.ndarray) -> EnvStep:
-        """Step every environment with its action [n]; autoreset as `EnvStep` says. The caller may keep the arrays."""
+        """Step every environment with its action [n]; autoreset as in `EnvStep`. The caller may keep the arrays."""
         ...
 
     def get_state(self) -> dict[str, Any] | None:
@@ -48,10 +48,10 @@ class Suite(Protocol):
     tasks: tuple[str, ...]
     """The tasks chosen for this run, in order."""
     spec: TaskSpec
-    """Common to all of them: observations are padded, actions masked."""
+    """The spec common to all tasks: observations are padded, actions masked."""
 
     def mask(self, task: str) -> np.ndarray:
-        """[mask_size] bool: what `task` has of the actions of the spec."""
+        """Return [mask_size] bool: which of the spec's actions `task` has."""
         ...
 
     def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> Envs:
@@ -71,7 +71,7 @@ class Scene:
     picture: Callable[[np.ndarray], np.ndarray]
     """Draws the state that the last reset or step led to, as RGB [H, W, 3] uint8; takes the frame that it returned.
 
-    Called once after each of them. After a step that ends an episode it draws the end, not the next episode's start.
+    Called once after each reset and step. After a step that ends an episode it draws the end, not the next start.
     """
 
 
@@ -80,48 +80,48 @@ class DrawsStates(Protocol):
     """A suite whose environments draw themselves; a video of any other shows what the agent sees (`Suite.render`)."""
 
     def make_scene(self, task: str, *, seed: int) -> Scene:
-        """Make one environment that plays as those of `make` without training do, and draws its states.
+        """Make one environment as `make` does with `training` False, which also draws its states.
 
-        Raises `NoPictureError` where the task cannot be drawn, or not on this machine.
+        Raises `NoPictureError` if the task cannot be drawn, or not on this machine.
         """
         ...
 
 
 @runtime_checkable
 class ChangesInPlay(Protocol):
-    """A suite whose environments can go on with an episode as another task (`drift_applied: at-once`)."""
+    """A suite whose environments can become another task within an episode (`drift_applied: at-once`)."""
 
     changes_in_play: bool
-    """True if the settings of the run ask for it."""
+    """True if the settings of the run enable it."""
 
     def change(self, envs: Envs, task: str) -> Envs:
-        """Return one environment as another task, in the middle of its episode; `envs` is used up."""
+        """Turn one environment into one of another task, in the middle of its episode; do not use `envs` again."""
         ...
 
 
 @runtime_checkable
 class DescribesObservations(Protocol):
-    """A suite that says what the environments of its tasks show outside of a run, such as the axes of an image.
+    """A suite that describes the observations of its environments outside of a run, such as the axes of an image.
 
-    It is stored with an agent, which else has to ask where a shape does not tell.
+    The description is stored with an agent, which otherwise has to ask if a shape is ambiguous.
     """
 
     def observations(self, task: str) -> TaskObservations:
-        """Return the observations of a task, and how they become frames."""
+        """Return the observations of a task, with their conversion to frames."""
         ...
 
 
 @runtime_checkable
 class DescribesActions(Protocol):
-    """A suite whose environments take more than the number of a choice; stored with an agent, too."""
+    """A suite whose actions are not just the number of a choice; their description is stored with an agent, too."""
 
     def actions(self, task: str) -> TaskActions:
-        """Return the actions of a task, and how they become what its environments take."""
+        """Return the actions of a task, with their conversion to those of its environments."""
         ...
 
 
 @runtime_checkable
 class StepsSlowly(Protocol):
-    """A suite that says whether a step of its environments takes longer than the policy's answer, as physics does."""
+    """A suite that declares whether a step of its environments takes longer than inference, as physics does."""
 
     slow_steps: bool

@@ -1,4 +1,4 @@
-"""Vectors of environments put together from others, so that one environment can leave or join while the rest go on."""
+"""Combine vectors of environments, so that one environment can leave or join while the rest continue."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def env_threads() -> int:
 
 
 def allow_env_threads(count: int) -> None:
-    """Let vectors that are made from now on use `count` threads: all cores where no other process acts."""
+    """Let vectors that are made from now on use `count` threads: all cores if no other process acts."""
     global _threads
     _threads = max(1, count)
 
 
 def combine(seats: Sequence[Seat]) -> Envs:
-    """Combine environments, each in the middle of its episode, to one vector; their old vectors are used up.
+    """Combine environments, each in the middle of its episode, into one vector; do not use their old vectors again.
 
-    Vectors in Python give their environments away (`combined`). Those in C++ cannot: they are stepped as they are, and
-    the answers of environments that nobody plays any more are dropped.
+    Vectors in Python hand over their environments (`combined`). Those in C++ cannot: they are stepped whole, and the
+    results of environments that are no longer in use are dropped.
     """
     first = seats[0][0]
     if len(seats) == first.num_envs and all(seat == (first, index) for index, seat in enumerate(seats)):
@@ -42,18 +42,18 @@ def combine(seats: Sequence[Seat]) -> Envs:
 
 
 def is_divisible(envs: Envs) -> bool:
-    """Return whether each environment of a vector can be taken out and started anew by itself."""
+    """Return whether each environment of a vector can be taken out and restarted alone."""
     return envs.num_envs == 1 or hasattr(envs, "combined")
 
 
 def take_faults(envs: Envs) -> list[EnvironmentFaultError]:
-    """Return the faults since the last call that a vector repaired itself; most cannot, and raise them."""
+    """Return the faults since the last call that a vector repaired itself; most vectors cannot, and raise instead."""
     take = getattr(envs, "take_faults", None)
     return [] if take is None else take()
 
 
 class BundledEnvs:
-    """Environments of several vectors that cannot be taken apart; see `combine`."""
+    """Environments of several vectors that cannot be divided; see `combine`."""
 
     def __init__(self, seats: Sequence[Seat]) -> None:
         self.num_envs = len(seats)
@@ -81,7 +81,7 @@ class BundledEnvs:
         return EnvStep(**answers)
 
     def get_state(self) -> None:
-        """Return None: what cannot be taken apart cannot be saved apart."""
+        """Return None: a vector that cannot be divided cannot save single environments."""
 
     def set_state(self, state: dict[str, Any]) -> np.ndarray:
         raise NotImplementedError("these environments have no state to go on from: get_state gave None")
@@ -91,7 +91,7 @@ class BundledEnvs:
             envs.close()
 
     def take_faults(self) -> list[EnvironmentFaultError]:
-        """See `take_faults`."""
+        """Return the faults of all vectors; see `take_faults`."""
         vectors = self._vectors
         return [_placed(f, places, indices) for envs, places, indices in vectors for f in take_faults(envs)]
 

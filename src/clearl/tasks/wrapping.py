@@ -1,4 +1,4 @@
-"""Wrappers around environments by name: `FlattenObservation`, `TimeLimit?max_episode_steps=200`, `module:Class`."""
+"""Apply wrappers to environments by name: `FlattenObservation`, `TimeLimit?max_episode_steps=200`, `module:Class`."""
 
 from __future__ import annotations
 

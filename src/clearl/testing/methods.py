@@ -187,7 +187,7 @@ def _discrete_actions(mask: Tensor, rng: torch.Generator) -> dict[str, Tensor]:
 
 
 def _continuous_actions(mask: Tensor, rng: torch.Generator) -> dict[str, Tensor]:
-    """Actions before squashing; means and log standard deviations."""
+    """Draw actions before squashing, and policies of means and log standard deviations."""
     return {
         "last_action": torch.randn(STEPS + 1, UNROLLS, 4, generator=rng) * mask,
         "action": torch.randn(STEPS, UNROLLS, 4, generator=rng) * mask,
