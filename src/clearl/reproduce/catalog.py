@@ -251,8 +251,8 @@ CONTROL = {
         TaskSequence("directions", "mujoco-directions", 5, _ONE_CORE),
     ],
 }
-# Reacher's episodes have 50 steps. On seed 100 it ended at -6.8 with this discount, and at -13.5 with 0.98 and a standard
-# deviation of 0.5 at the start.
+# Reacher's episodes have 50 steps. On seed 100 it ended at -6.8 with this discount, and at -13.5 with 0.98 and an
+# initial standard deviation of 0.5.
 _REACHER = {"tasks": ("reacher",), "frames_per_visit": 200_000, "discount": 0.9}
 MUJOCO = {
     "smoke": [TaskSequence("half-cheetah", "mujoco", 1, {**_ONE_CORE, **_TINY})],
