@@ -34,7 +34,7 @@ _CONTINUED = b'"kind":"continued"'
 
 
 @dataclass(frozen=True)
-class Part:
+class RowPart:
     """A closed part: the rows from byte `start` to byte `end`."""
 
     path: Path
@@ -74,8 +74,8 @@ class RowFiles:
     def __exit__(self, *_: object) -> None:
         os.close(self._file)
 
-    def chunks(self, start: int = 0) -> Iterator[bytes | Part]:
-        """Yield the bytes from `start` on, file by file; for an unreadable part, yield the `Part` itself."""
+    def chunks(self, start: int = 0) -> Iterator[bytes | RowPart]:
+        """Yield the bytes from `start` on, file by file; for an unreadable part, yield the `RowPart` itself."""
         for part in self.parts:
             if part.end > start:
                 try:
@@ -113,17 +113,17 @@ def read_start(file: int, path: Path) -> tuple[int, int]:
     return start, len(line) + 1
 
 
-def find_parts(path: Path, before: int) -> list[Part]:
+def find_parts(path: Path, before: int) -> list[RowPart]:
     """Return the parts that hold the bytes before `before`, in their order."""
     if before == 0:
         return []
-    parts: list[Part] = []
+    parts: list[RowPart] = []
     starts = sorted({0, *(start for start in _starts(path) if start < before)})  # 0: its part may be missing
     for start, following in pairwise([*starts, before]):
         end = min(start + _rows_nbytes(_part_path(path, start)), following)
-        parts.append(Part(_part_path(path, start), start, end if end > start else following))
+        parts.append(RowPart(_part_path(path, start), start, end if end > start else following))
         if start < end < following:  # the part in between is missing
-            parts.append(Part(_part_path(path, end), end, following))
+            parts.append(RowPart(_part_path(path, end), end, following))
     return parts
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import overload
 
 from clearl.errors import CorruptFileError
-from clearl.records.parts import Part, RowFiles
+from clearl.records.parts import RowFiles, RowPart
 from clearl.records.run_dir import read_meta
 from clearl.records.schema import Row, decode
 
@@ -49,7 +49,7 @@ def _all_bytes(path: Path) -> tuple[bytes, int, dict[int, str]]:
         with RowFiles(path) as files:
             pieces, lines, lost = list[bytes](), 0, dict[int, str]()
             for chunk in files.chunks():
-                if isinstance(chunk, Part):
+                if isinstance(chunk, RowPart):
                     lost[lines + 1] = str(chunk.path)
                 else:
                     pieces.append(chunk)

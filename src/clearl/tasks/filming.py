@@ -98,4 +98,4 @@ def _draw_without_display() -> None:
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]
+    return next(iter(str(error).splitlines()), "")
