@@ -135,8 +135,9 @@ def test_every_method_and_suite_has_a_page() -> None:
     from clearl.methods import METHODS
     from clearl.suites import SUITES
 
-    names = {name: "gymnasium" if name == "gym" else name for name in SUITES}
-    assert [name for name in METHODS if not (DOCS / "methods" / f"{name}.md").is_file()] == []
+    names = {name: "gymnasium" if name == "gym" else name for name in SUITES if SUITES.ships(name)}
+    methods = [name for name in METHODS if METHODS.ships(name)]  # tests register others
+    assert [name for name in methods if not (DOCS / "methods" / f"{name}.md").is_file()] == []
     assert [name for name in names if not (DOCS / "suites" / f"{names[name]}.md").is_file()] == []
 
 

@@ -8,6 +8,7 @@ import pytest
 from fault_runs import Record, run_with_faults
 from whole_runs import rows
 
+from clearl.acting.worker import Worker
 from clearl.errors import WorkerError
 from clearl.records.reader import scan_rows
 from clearl.records.run_dir import RunDir
@@ -44,6 +45,7 @@ def test_what_a_worker_had_told_of_but_not_inserted_when_it_died_is_in_the_buffe
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The learner may have trained on it: `assert_exact` finds it missing if the next process does not insert it."""
+    monkeypatch.setattr(Worker, "remember", Worker.remember)  # the command imports `faulty_memory` too: put it back
     names = ["die-before", "die-within"] * 3
     run_with_faults(tmp_path, monkeypatch, names, imports=("faulty_envs", "faulty_memory"), buffer_frames=10**6)
     assert [row["problem"] for row in rows(tmp_path / "run", "fault")] == ["was killed by SIGKILL"] * len(names)
