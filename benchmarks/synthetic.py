@@ -369,7 +369,7 @@ def open_context(spec: RunSpec, factory: Factory) -> Iterator[RunContext]:
             ),
             cursor=PlanCursor(spec.plan, config.slots),
             recorder=Recorder(writer, record_every_updates=config.record_every_updates, listeners=spec.listeners),
-            checkpoints=CheckpointStore(spec.run_dir / "checkpoints"), run_dir=spec.run_dir, stop=spec.stop,
+            checkpoints=CheckpointStore(spec.run_dir / "checkpoints"), saved=None, run_dir=spec.run_dir, stop=spec.stop,
         )  # fmt: skip
 
 
