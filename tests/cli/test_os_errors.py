@@ -1,4 +1,4 @@
-"""What the operating system refuses is one line with the path and the remedy, in every verb, and leaves nothing."""
+"""Every verb reports a refusal of the operating system in one line, with path and remedy, and leaves no file."""
 
 from __future__ import annotations
 

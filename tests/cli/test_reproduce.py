@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,10 @@ def test_a_sequence_whose_package_is_missing_is_told_before_the_first_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = importlib.util.find_spec
-    hidden = lambda name, *rest: None if name == "mujoco" else found(name, *rest)  # noqa: E731
+
+    def hidden(name: str, *rest: Any) -> Any:
+        return None if name == "mujoco" else found(name, *rest)
+
     monkeypatch.setattr(importlib.util, "find_spec", hidden)
     with pytest.raises(ConfigError, match=r"clearl\[mujoco\].*; or run --only control-schemes"):
         main(["control", "--out", str(tmp_path / "out")])

@@ -1,4 +1,4 @@
-"""What cannot go on or be planned: one clear line at the command line, and not a byte is changed on disk."""
+"""Runs that cannot be continued or planned are refused in one line, and no byte on disk changes."""
 
 from __future__ import annotations
 

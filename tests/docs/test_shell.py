@@ -86,7 +86,7 @@ def _make(words: list[str], here: Path) -> None:
 
 
 def _pip(words: list[str], here: Path) -> None:
-    """What it installs exists; tests/packaging installs and runs the wheel."""
+    """Check that what `pip install` names exists; tests/packaging installs and runs the wheel."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     assert words[1] == "install" and len(words) > 2
     for what in words[2:]:

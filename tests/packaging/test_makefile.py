@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def dry_run(tmp_path: Path, pythons: dict[str, tuple[int, int]]) -> subprocess.CompletedProcess[str]:
-    """What `make install` would do in a clone without .venv, on a machine that has these Pythons and no other."""
+    """Return the output of a dry `make install` in a clone without .venv, where only these Pythons are installed."""
     for name, version in pythons.items():
         fake = tmp_path / name
         fake.write_text(f"#!/bin/sh\nexit {int(version < (3, 11))}\n")  # it is asked only whether it is too old

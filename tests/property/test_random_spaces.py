@@ -62,7 +62,7 @@ def nested(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 REFUSALS = ("images and vectors cannot share one network", "actions, b ")
-"""Of tasks that do not go together: by their observations, by their kinds of actions."""
+"""Parts of the errors for tasks that cannot be joined, by their observations or kinds of actions."""
 
 
 class Stop(Exception):

@@ -132,7 +132,7 @@ class Judge:
 
 
 def judge_finished(whole: Path, out: Path, config: RunConfig) -> str:
-    """What is left of a fault in a run that has finished; `AssertionError` where it differs without saying so."""
+    """Return how a fault shows in a finished run; raise `AssertionError` where the run differs silently."""
     scan = scan_rows(out / "metrics.jsonl")
     if scan.damaged_lines:
         known = [{**row, "wall_s": 0, "fps": 0} for row in scan_rows(whole / "metrics.jsonl").rows]

@@ -1,4 +1,4 @@
-"""What the operating system says becomes one line: the path, its words, and a remedy that fits."""
+"""Errors of the operating system become one line with the path, its message and a remedy that fits."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ MOST_POINTS = 2_000
 """Points of one curve that are kept and sent; more than a screen has columns."""
 _MOST_EVENTS = 200
 _MOST_SEGMENTS, _MOST_SWITCHES = 400, 100
-"""Of a plan that has more, those around the present one are sent, and the newest columns of the matrix."""
+"""The most that is sent of a long plan: the segments around the current one, the newest columns of the matrix."""
 
 
 class BucketedCurves:

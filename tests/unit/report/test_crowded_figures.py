@@ -47,7 +47,7 @@ def problems_of(figure: Any) -> list[str]:
 
 @pytest.fixture
 def figures(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
-    """What is wrong with each figure of the reports that a test makes."""
+    """Collect the faults of each figure in the reports that a test makes."""
     found: dict[str, list[str]] = {}
     real = gallery.save
 
