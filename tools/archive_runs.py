@@ -4,8 +4,8 @@
     python tools/archive_runs.py unpack OUT NAME     before clearl sweep experiments/NAME.yaml --out OUT
 
 `experiments/rows/NAME.tar.xz` holds settings, meta data and rows of each run, but no weights and no replay. A sweep
-does not repeat a run that was unpacked. The same runs give the same bytes. Give `clearl sweep` a relative `--out`, so
-that no path of your machine gets into the archive: `pack` refuses absolute ones.
+does not repeat a run that was unpacked. The same runs give the same bytes. Paths below OUT become relative to it, and
+other absolute ones are refused, so that no path of your machine gets into the archive.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from clearl.records.parts import is_part
 from clearl.records.run_dir import CONFIG_FILE, META_FILE, holds_run
-from clearl.records.schema import METRICS_FILE
+from clearl.records.schema import METRICS_FILE, seal, unseal
 from clearl.reproduce.runner import is_finished
 
 ARCHIVES = Path(__file__).resolve().parent.parent / "experiments" / "rows"
@@ -36,7 +36,7 @@ def pack(out: Path, archive: Path, name: str) -> int:
             for file in sorted(path for path in run.rglob("*") if _is_kept(path.name) and path.is_file()):
                 data = file.read_bytes()
                 if file.name == META_FILE:
-                    _refuse_paths(data, file)
+                    data = _without_paths(data, file, out)
                 entry = tarfile.TarInfo(file.relative_to(out).as_posix())
                 entry.size = len(data)
                 tar.addfile(entry, io.BytesIO(data))
@@ -67,10 +67,15 @@ def _finished_runs(place: Path) -> Iterator[Path]:
             yield meta.parent
 
 
-def _refuse_paths(meta: bytes, file: Path) -> None:
-    for word in json.loads(meta).get("argv", []):
-        if re.match(r"/|~|[A-Za-z]:\\", str(word)):
-            raise SystemExit(f"{file} names {word}: run the sweep with a relative --out")
+def _without_paths(data: bytes, file: Path, out: Path) -> bytes:
+    """Make the paths of a run's command relative to `out`; refuse those that are elsewhere."""
+    meta, above = unseal(data), f"{out.resolve()}/"
+    words = [str(word) for word in meta.get("argv", [])]
+    shortened = [word.removeprefix(above) for word in words]
+    for word in shortened:
+        if re.match(r"/|~|[A-Za-z]:\\", word):
+            raise SystemExit(f"{file} names {word}, which is not below {out}: run the sweep without this path")
+    return data if shortened == words else seal(json.dumps(meta | {"argv": shortened}, indent=2)) + b"\n"
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +14,8 @@ sys.path.insert(0, str(Path(__file__).parents[3]))  # tools are no part of the p
 
 from tools import archive_runs
 
+from clearl.records.run_dir import META_FILE
+from clearl.records.schema import seal, unseal
 from clearl.records.table import MetricsTable
 from clearl.reproduce.catalog import planned_runs
 from clearl.reproduce.planned import PlannedRun
@@ -44,8 +48,19 @@ def test_unpacked_runs_count_as_finished_and_keep_their_rows(tmp_path: Path, mon
     assert archive_runs.unpack(there, archive) == 0
 
 
-def test_paths_of_the_machine_are_refused(tmp_path: Path) -> None:
-    run = short_runs()[-1]
-    assert run_all([run], tmp_path / "out", jobs=1, say=lambda text: None)
-    with pytest.raises(SystemExit, match="run the sweep with a relative --out"):
-        archive_runs.pack(tmp_path / "out", tmp_path / "rows.tar.xz", "schemes")
+def test_no_path_of_the_machine_gets_into_an_archive(tmp_path: Path) -> None:
+    run, out, archive = short_runs()[-1], tmp_path / "out", tmp_path / "rows.tar.xz"
+    assert run_all([run], out, jobs=1, say=lambda text: None)
+    meta = out / run.path / META_FILE
+    assert str(tmp_path) in meta.read_text()
+    assert archive_runs.pack(out, archive, "schemes") == 1
+    with tarfile.open(archive) as tar:
+        files = [tar.extractfile(entry) for entry in tar]
+        assert files and not any(file is None or str(tmp_path).encode() in file.read() for file in files)
+    assert archive_runs.unpack(tmp_path / "there", archive) == 1
+    assert is_finished(tmp_path / "there" / run.path)
+
+    values = unseal(meta.read_bytes())
+    meta.write_bytes(seal(json.dumps(values | {"argv": [*values["argv"], "/elsewhere/preset.yaml"]})))
+    with pytest.raises(SystemExit, match="/elsewhere/preset.yaml, which is not below"):
+        archive_runs.pack(out, archive, "schemes")
