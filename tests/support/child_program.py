@@ -30,6 +30,14 @@ class ChildProgram:
 def _do(deed: str, *arguments: str) -> Iterator[Message]:
     if deed == "print":
         print(*arguments, file=sys.stderr, flush=True)
+    elif deed == "say":  # as an environment prints: nothing is flushed
+        sys.stdout.write(arguments[0])
+        yield Ready((0,), 0)
+    elif deed == "fork":
+        if (pid := os.fork()) == 0:
+            print("from the fork")
+            os._exit(0)
+        os.waitpid(pid, 0)
     elif deed == "abort":
         os.abort()
     elif deed == "exit":

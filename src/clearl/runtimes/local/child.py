@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import io
 import json
+import mmap
 import os
 import signal
 import sys
+from typing import Any
 
 from clearl.registry import load_entry
 from clearl.runtimes.host import quick_imports
@@ -17,7 +20,48 @@ from clearl.runtimes.messages import ChannelClosed, Message, Setup, describe, pa
 USER_ENVIRONMENT = "CLEARL_USER_ENVIRONMENT"
 """Holds the values that the parent changed for the start of a child, as JSON; null for those that were not set."""
 
+PRINTED_BYTES, PRINTED_AT = 1 << 14, 8
+"""Size of the ring of printed bytes, and where it begins in the output file, after the count of bytes ever printed."""
+
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+
+
+class Printed(io.RawIOBase):
+    """Copies what Python code prints into a ring in the output file's shared memory.
+
+    A print costs no system call (1 us, not 8), and nothing of it is lost with the process, SIGKILL included. The
+    count is read each time, so that forked processes append after each other.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        memory = memoryview(mmap.mmap(descriptor, PRINTED_AT + PRINTED_BYTES))
+        self._count, self._ring = memory[:PRINTED_AT].cast("Q"), memory[PRINTED_AT:]
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def write(self, data: Any, /) -> int:
+        """Append bytes; the oldest ones make room."""
+        size, count = len(data), self._count[0]
+        at = count % PRINTED_BYTES
+        if at + size <= PRINTED_BYTES:
+            self._ring[at : at + size] = data
+        else:
+            self._wrap(bytes(data), count + size)
+        self._count[0] = count + size
+        return size
+
+    def _wrap(self, data: bytes, count: int) -> None:
+        """Write the end of `data`, which is behind `count` bytes, round the end of the ring."""
+        data = data[-PRINTED_BYTES:]
+        at = (count - len(data)) % PRINTED_BYTES
+        room = PRINTED_BYTES - at
+        self._ring[at : at + len(data)] = data[:room]
+        self._ring[: len(data) - room] = data[room:]
 
 
 class ChannelConnection:
@@ -38,6 +82,7 @@ def main(arguments: list[str]) -> int:
     """Run as `PARENT_PID CHANNEL_FD MODULE...`: import the modules, wait for the setup, serve until told to close."""
     parent, descriptor, *modules = arguments
     _die_with(int(parent))
+    _print_to_memory()
     # The parent decides when its children stop. Unlike SIG_IGN, a function is not passed on to what environments start.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
@@ -63,6 +108,15 @@ def main(arguments: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - whatever it is, the parent must hear of it
         return _report(connection, error)
     return 0
+
+
+def _print_to_memory() -> None:
+    """Replace `sys.stdout` and `sys.stderr`; native code and other programs still write to the file itself."""
+    sys.stdout, sys.stderr = (
+        # A raw stream is enough, as with `python -u`; pyright wants a buffered one.
+        io.TextIOWrapper(Printed(descriptor), "utf-8", errors="backslashreplace", write_through=True)  # pyright: ignore
+        for descriptor in (1, 2)
+    )
 
 
 def _report(connection: ChannelConnection, error: Exception) -> int:

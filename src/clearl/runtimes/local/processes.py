@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from clearl.config import RunConfig
 from clearl.runtimes.host import ALLOCATOR_ENVIRONMENT, anonymous_file, cores, exit_in_words
 from clearl.runtimes.local.channel import Channel
-from clearl.runtimes.local.child import USER_ENVIRONMENT
+from clearl.runtimes.local.child import PRINTED_AT, PRINTED_BYTES, USER_ENVIRONMENT
 from clearl.runtimes.local.guard import Guard, end_group
 from clearl.runtimes.messages import Alive, ChannelClosed, Message, Setup, pack, unpack
 from clearl.storage.cgroups import MemoryGroups
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _KEPT_OUTPUT_BYTES = 1 << 14
 _MOST_OUTPUT_BYTES = 1 << 20
+_APPENDED_AT = PRINTED_AT + PRINTED_BYTES
 _GLANCE_S = 0.005
 
 
@@ -120,24 +121,29 @@ class LocalProcess:
 
 
 class _Output:
-    """The end of a process's output, in a file without a name, so that the process never waits for a reader."""
+    """The end of a process's output, in a file without a name, so that the process never waits for a reader.
+
+    The file begins with the ring of `child.Printed`; native code and programs that the process started append to it.
+    """
 
     def __init__(self) -> None:
         self.descriptor = anonymous_file("clearl-output")
+        os.ftruncate(self.descriptor, _APPENDED_AT)
         fcntl.fcntl(self.descriptor, fcntl.F_SETFL, os.O_APPEND)
+        self._appended = b""
         self._last = b""
 
     def trim(self) -> None:
         """Cut the file to its end; to be called now and then."""
         if os.fstat(self.descriptor).st_size > _MOST_OUTPUT_BYTES:
-            self._last = self._tail()
-            os.ftruncate(self.descriptor, 0)
+            self._appended = self._tail()
+            os.ftruncate(self.descriptor, _APPENDED_AT)
 
     def last(self) -> bytes:
-        """Return the end of what was printed."""
+        """Return the end of what Python code printed, then the end of what was appended."""
         if self.descriptor < 0:
             return self._last
-        return (self._last + self._tail())[-_KEPT_OUTPUT_BYTES:]
+        return self._printed() + (self._appended + self._tail())[-_KEPT_OUTPUT_BYTES:]
 
     def close(self) -> None:
         if self.descriptor >= 0:
@@ -145,9 +151,17 @@ class _Output:
             os.close(self.descriptor)
             self.descriptor = -1
 
+    def _printed(self) -> bytes:
+        count = int.from_bytes(os.pread(self.descriptor, PRINTED_AT, 0), sys.byteorder)
+        ring = os.pread(self.descriptor, PRINTED_BYTES, PRINTED_AT)
+        if count <= PRINTED_BYTES:
+            return ring[:count]
+        oldest = count % PRINTED_BYTES
+        return ring[oldest:] + ring[:oldest]
+
     def _tail(self) -> bytes:
-        size = os.fstat(self.descriptor).st_size
-        return os.pread(self.descriptor, _KEPT_OUTPUT_BYTES, max(0, size - _KEPT_OUTPUT_BYTES))
+        start = max(_APPENDED_AT, os.fstat(self.descriptor).st_size - _KEPT_OUTPUT_BYTES)
+        return os.pread(self.descriptor, _KEPT_OUTPUT_BYTES, start)
 
 
 class _OomKills:

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from clearl.runtimes.local import processes
-from clearl.runtimes.local.child import USER_ENVIRONMENT
+from clearl.runtimes.local.child import PRINTED_BYTES, USER_ENVIRONMENT, Printed
 from clearl.runtimes.local.processes import LocalProcess, ProcessPool, exit_in_words
 from clearl.runtimes.local.shared_memory import SharedBlock, SharedWeights
 from clearl.runtimes.messages import ChannelClosed, Close, Failed, Message, Produce, Ready, Setup
@@ -94,6 +94,41 @@ def test_output_is_never_waited_for_and_its_end_is_kept(child: LocalProcess) -> 
     child.poll()  # makes the file small again
     assert os.fstat(child._output.descriptor).st_size < 1 << 20
     assert child.output().endswith("x\nthe end") and len(child.output()) <= 1 << 14
+
+
+def test_what_was_printed_before_a_sigkill_is_kept_whole_though_nothing_was_flushed(child: LocalProcess) -> None:
+    poll(child)
+    for text in ("begin\n", "\N{RIGHTWARDS ARROW} no end of line"):
+        child.send(Produce(("say", text)))
+        poll(child)
+    os.kill(child.pid, signal.SIGKILL)
+    hear_the_end(child)
+    child.end()
+    assert child.output() == "begin\n\N{RIGHTWARDS ARROW} no end of line"
+
+
+def test_native_output_and_that_of_forks_stand_beside_what_python_printed(child: LocalProcess) -> None:
+    poll(child)
+    for deed in (("say", "first\n"), ("chatter", "0"), ("fork",), ("say", "last\n")):
+        child.send(Produce(deed))
+    for _ in range(3):
+        poll(child)
+    assert child.output() == "first\nfrom the fork\nlast\nthe end"
+
+
+@pytest.mark.parametrize("sizes", [(1,), (PRINTED_BYTES,), (PRINTED_BYTES + 5,), (300,) * 120, (9000, 9000, 40_000, 7)])
+def test_the_ring_holds_the_last_that_was_printed(sizes: tuple[int, ...]) -> None:
+    output = processes._Output()
+    printed, whole = Printed(output.descriptor), b""
+    for index, size in enumerate(sizes):
+        data = bytes((index + place) % 251 for place in range(size))
+        assert printed.write(data) == size
+        whole += data
+        assert output.last() == whole[-PRINTED_BYTES:]
+    os.write(output.descriptor, b"native")
+    assert output.last() == whole[-PRINTED_BYTES:] + b"native"
+    output.close()
+    assert output.last() == whole[-PRINTED_BYTES:] + b"native"
 
 
 @pytest.mark.parametrize("kill", [False, True])
