@@ -16,6 +16,7 @@ from clearl.records.schema import Row, decode
 
 _THIN_EVERY = 20
 _TRAIN_MARK = b'"kind":"train"'
+_DIAGNOSTICS_MARK, _BY_TASK_MARK = b'"diagnostics":', b'"by_task":'
 _LAST_BYTES = 128  # more than the checksum at the end of a row
 
 
@@ -137,7 +138,8 @@ def follow(path: Path, position: Position | None = None, *, most_train_rows: int
     """Return the rows appended to a metrics file after `position` (None: all); reads only those.
 
     A torn last row is left for the next call; a damaged one in between is skipped. Of more training rows than
-    `most_train_rows`, evenly spaced ones are returned: a million rows would take half a minute to decode.
+    `most_train_rows`, evenly spaced ones are returned, preferably with diagnostics: a million rows would take half a
+    minute to decode.
     """
     position = position or Position()
     try:
@@ -171,7 +173,11 @@ def _thinned(lines: list[bytes], most_train_rows: int | None) -> list[bytes]:
         return lines
     trained = [number for number, line in enumerate(lines) if _TRAIN_MARK in line]
     every = max(1, -(-len(trained) // most_train_rows))
-    dropped = set(trained) - set(trained[every - 1 :: every]) - set(trained[-1:])
+    blocks = [trained[start : start + every] for start in range(0, len(trained), every)]
+    kept = {next((number for number in block if _DIAGNOSTICS_MARK in lines[number]), block[-1]) for block in blocks}
+    counted = next((number for number in reversed(trained) if _BY_TASK_MARK in lines[number]), None)
+    # Diagnostics and counts by task are in few rows: every n-th row could always be one without.
+    dropped = set(trained) - kept - {*trained[-1:], counted}
     return [line for number, line in enumerate(lines) if number not in dropped]
 
 

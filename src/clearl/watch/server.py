@@ -141,19 +141,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _events(self, ids: Sequence[str]) -> None:
         """Send events: `runs` when a run appears, disappears or changes its state, `run` when one has new rows."""
+        stamps = self._stamps(ids)  # before the page is told to read: no row falls between the two
         self.send_response(HTTPStatus.OK)
         for name, value in {**_HEADERS, "Content-Type": "text/event-stream", "Connection": "close"}.items():
             self.send_header(name, value)
         self.end_headers()
         self.close_connection = True
-        stamps: dict[str, Any] = {}
         spoke = 0.0
         while not self.server.stopping:
-            runs = {run.id: run for run in self.server.library.runs()}
-            seen: dict[str, Any] = {key: runs[key].stamp() for key in ids if key in runs}
-            seen["list"] = [(run.id, run.meta_stamp()) for run in runs.values()]
+            seen = self._stamps(ids)
             for key, stamp in seen.items():
-                if key in stamps and stamps[key] != stamp:
+                if stamps.get(key) != stamp:
                     self._event("runs" if key == "list" else "run", key)
                     spoke = time.monotonic()
             stamps = seen
@@ -161,6 +159,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self._event("alive", "")
                 spoke = time.monotonic()
             time.sleep(POLL_S)
+
+    def _stamps(self, ids: Sequence[str]) -> dict[str, Any]:
+        runs = {run.id: run for run in self.server.library.runs()}
+        stamps: dict[str, Any] = {key: runs[key].stamp() for key in ids if key in runs}
+        return {**stamps, "list": [(run.id, run.meta_stamp()) for run in runs.values()]}
 
     def _event(self, kind: str, data: str) -> None:
         self.wfile.write(f"event: {kind}\ndata: {data}\n\n".encode())

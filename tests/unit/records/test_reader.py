@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clearl.records import MetricsWriter, eval_row, follow
+from clearl.records import MetricsWriter, eval_row, follow, train_row
 from clearl.records.schema import METRICS_FILE, Row
 
 
@@ -70,3 +70,22 @@ def test_a_resumed_run_is_read_from_its_start_even_where_its_file_has_grown_agai
         writer.write(_row(8))
     grown = follow(path, position)
     assert grown.rewound and _frames(grown.rows) == [0, 7, 8]
+
+
+def test_of_very_many_rows_the_seldom_values_are_kept(tmp_path: Path) -> None:
+    """Diagnostics stand in every 12th row, counts of replay in every 10th: no stride may step over all of them."""
+    with MetricsWriter(tmp_path) as writer:
+        writer.write(_row(0))
+        for number in range(1, 601):
+            extra = {"diagnostics": {"new": {"entropy": float(number)}}} if number % 12 == 5 else {}
+            replay = {"by_task": {"a": {"unrolls": number}}} if number % 10 == 1 else {}
+            plain = {"tasks": ["a"], "fps": 1.0, "loss": {}, "lag_updates": 0.0, "wall_s": 0.0}
+            writer.write(train_row(frames=number, updates=number, replay=replay, extra=extra, **plain))
+    for most in (10, 50, 60):
+        rows = follow(tmp_path / METRICS_FILE, most_train_rows=most).rows
+        assert len(rows) <= most + 3 and [row["kind"] for row in rows].count("eval") == 1
+        assert rows[-1]["frames"] == 600
+        counts = [row["replay"]["by_task"]["a"] for row in rows if "by_task" in row.get("replay", {})]
+        assert counts[-1] == {"unrolls": 591}
+        diagnosed = [row["frames"] for row in rows if "diagnostics" in row]
+        assert len(diagnosed) >= min(most, 50) - 1 and all(number % 12 == 5 for number in diagnosed)

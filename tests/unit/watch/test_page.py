@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from clearl.records import MetricsWriter, eval_row, train_row
 from clearl.watch.server import WatchServer, serve
 
 SETTINGS = [
@@ -207,3 +208,116 @@ def test_keys_walk_through_the_runs_that_the_filter_leaves(
     wait_for(lambda: page.inner_text(".head h2") == "berry")
     page.keyboard.press("k")
     wait_for(lambda: page.inner_text(".head h2") == "avocado")
+
+
+def add_train_rows(path: Path, numbers: range, **fields: Any) -> None:
+    plain = {"tasks": ["a"], "loss": {}, "lag_updates": 1.0, "replay": {"held": 5}, "wall_s": 1.0, **fields}
+    with MetricsWriter(path) as writer:
+        for number in numbers:
+            diagnosed = {"new": {"entropy": 1.4951}, "replay": {"entropy": 1.4983}} if number == numbers[0] else None
+            extra = {"diagnostics": diagnosed} if diagnosed else {}
+            writer.write(train_row(frames=100 * number, updates=number, fps=100.0 + number, extra=extra, **plain))
+
+
+def colours_of(chart: Any) -> set[tuple[int, ...]]:
+    found = chart.locator("canvas").first.evaluate(
+        """(canvas) => { const draw = canvas.getContext("2d"), seen = new Set();
+        const data = draw.getImageData(0, 0, canvas.width, canvas.height).data;
+        for (let at = 0; at < data.length; at += 4) if (data[at + 3] === 255) seen.add(data.slice(at, at + 3).join());
+        return [...seen]; }"""
+    )
+    return {tuple(map(int, text.split(","))) for text in found}
+
+
+def test_a_single_value_is_seen_and_the_axis_tells_neighbours_apart(
+    make_run: Callable[..., Path], open_tab: Callable[..., Any], watching: WatchServer
+) -> None:
+    add_train_rows(make_run("clear", 0, name="one"), range(1, 10))
+    page = open_tab(watching.url).page
+    chart = page.locator("section.card", has=page.locator("h3", has_text="entropy"))
+    wait_for(lambda: chart.count() and chart.locator(".legend").inner_text() == "new 1.50\nreplay 1.50")
+    wait_for(lambda: {(0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)} <= colours_of(chart))
+    texts = page.evaluate("tickTexts(null, [1.49, 1.495, 1.5], 1, 50, 0.005)")
+    assert texts == ["1.490", "1.495", "1.500"]
+    assert page.evaluate("tickTexts(null, [0, 2500, 5000, 12500], 1, 50, 2500)") == ["0", "2.5k", "5.0k", "12.5k"]
+    assert page.evaluate("tickTexts(null, [-1e6, 0, 1e6], 1, 50, 1e6)") == ["-1M", "0", "1M"]
+
+
+def test_new_rows_keep_the_zoom_the_focus_and_what_is_scrolled_to(
+    make_run: Callable[..., Path], open_tab: Callable[..., Any], watching: WatchServer
+) -> None:
+    path = make_run("clear", 0, name="one", until=0.5, status="running")
+    make_run("clear", 1, name="two")
+    with MetricsWriter(path) as writer:
+        for segment in range(40):
+            row = eval_row(task="a", frames=2000 + segment, mean_return=1.0, episodes=1, updates=1, wall_s=1.0)
+            writer.write({**row, "switch": True, "segment": segment})
+    page = open_tab(watching.url).page
+    wait_for(lambda: page.locator(".scroll table").count())
+    plot = page.locator(".u-over").first.bounding_box()
+    page.mouse.move(plot["x"] + plot["width"] * 0.25, plot["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(plot["x"] + plot["width"] * 0.75, plot["y"] + 50, steps=4)
+    page.mouse.up()
+    scale = "() => { const { min, max } = [...state.panels.values()][0].returns.uplot.scales.x; return [min, max]; }"
+    zoomed = wait_for(lambda: (at := page.evaluate(scale))[0] > 0 and at)
+    page.locator("#runs button").nth(0).focus()
+    shown(page, "(run.old = true)")
+    page.keyboard.press("Enter")
+    wait_for(lambda: not shown(page, "run.old"))
+    page.evaluate("document.querySelector('.scroll').scrollLeft = 300")
+    add_train_rows(path, range(30, 31))
+    wait_for(lambda: shown(page, "run.train.frames.length") == 1)
+    assert page.evaluate(scale) == zoomed
+    assert page.locator(".scroll").first.evaluate("(node) => node.scrollLeft") == 300
+    page.evaluate("drawList()")
+    assert page.evaluate("document.activeElement.innerText").startswith("one")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    wait_for(lambda: page.inner_text(".head h2") == "two")
+
+
+def test_the_pointer_reads_the_values_of_a_frame(
+    make_run: Callable[..., Path], open_tab: Callable[..., Any], watching: WatchServer
+) -> None:
+    path = make_run("clear", 0, name="one", returns=lambda task, share: 40 * share if task == "a" else -share)
+    page = open_tab(watching.url).page
+    wait_for(lambda: page.locator(".legend span").all_inner_texts()[:2] == ["a 40", "b -1"])
+    plot = page.locator(".u-over").first.bounding_box()
+    page.mouse.move(plot["x"] + plot["width"] / 2, plot["y"] + 50)
+    wait_for(lambda: "at frame 2,000" in page.inner_text(".legend"))
+    (expected,) = [row["return"] for row in rows(path, "eval") if row["task"] == "a" and row["frames"] == 2000]
+    assert page.locator(".legend span").all_inner_texts()[:2] == [f"a {expected:.0f}", "b -0.50"]
+    page.mouse.move(5, 5)
+    wait_for(lambda: page.locator(".legend span").all_inner_texts()[:2] == ["a 40", "b -1"])
+
+
+def test_a_link_to_a_run_that_is_not_here_says_so(
+    make_run: Callable[..., Path], open_tab: Callable[..., Any], watching: WatchServer
+) -> None:
+    make_run("clear", 0, name="one")
+    page = open_tab(f"{watching.url}#run=0123456789ab").page
+    wait_for(lambda: "No run with the id 0123456789ab is here" in page.inner_text("#main"))
+    assert page.inner_text("#connection") == "live" and page.locator(".card:visible").count() == 0
+
+
+def test_a_million_rows_are_opened_and_drawn_without_a_pause(
+    make_run: Callable[..., Path], open_tab: Callable[..., Any], watching: WatchServer
+) -> None:
+    path = make_run("clear", 0, name="one")
+    add_train_rows(path, range(1, 1001))
+    lines = (path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    trained = b"".join(line for line in lines if b'"train"' in line)
+    with open(path / "metrics.jsonl", "ab") as file:
+        for _ in range(999):
+            file.write(trained)
+    page = open_tab(watching.url).page
+    wait_for(lambda: shown(page, "run.frames") == 100_000)
+    assert shown(page, "run.train.frames.length") <= 2_000
+    draw = "() => { const began = performance.now(); show(state.chosen[0]); return performance.now() - began; }"
+    assert min(page.evaluate(draw) for _ in range(5)) < 100, "milliseconds"
+    add_train_rows(path, range(1001, 1002))
+    began = time.monotonic()
+    wait_for(lambda: shown(page, "run.frames") == 100_100)
+    assert time.monotonic() - began < 4.0, "a new row costs no more than in a short run"

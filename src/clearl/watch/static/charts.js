@@ -31,7 +31,17 @@ function shortNumber(value) {
   return value === 0 ? "0" : value.toPrecision(2);
 }
 
-/* One chart. `lines`: [{label, colour, dash, width, points, frames, values}], each with an x-axis of its own. */
+/* Labels of an axis, with as many digits as tell neighbours apart. */
+function tickTexts(_, ticks, axis, space, step) {
+  const largest = Math.max(...ticks.map(Math.abs));
+  const [unit, sign] = largest >= 1e9 ? [1e9, "G"] : largest >= 1e6 ? [1e6, "M"] : largest >= 1e4 ? [1e3, "k"] : [1, ""];
+  let digits = 0;
+  while (digits < 6 && Math.abs(step / unit * 10 ** digits - Math.round(step / unit * 10 ** digits)) > 1e-6) digits++;
+  return ticks.map((tick) => Math.abs(tick) < step / 2 ? "0" : step < 1e-6 ? tick.toPrecision(2) : (tick / unit).toFixed(digits) + sign);
+}
+
+/* One chart. `lines`: [{label, colour, dash, width, points, frames, values, given}], each with an x-axis of its own.
+   A line whose label is null is left out of the legend; `given` are the values to tell where those drawn are scaled. */
 class Chart {
   constructor(title, options = {}) {
     this.title = title;
@@ -50,20 +60,38 @@ class Chart {
 
   draw(lines) {
     this.lines = lines;
-    const key = JSON.stringify([lines.map((line) => [line.label, line.colour, line.width]), cssColour("--ink")]);
+    const key = JSON.stringify([lines.map((line) => [line.label, line.colour, line.width, line.points]), cssColour("--ink")]);
     const data = uPlot.join(lines.length ? lines.map((line) => [line.frames, line.values]) : [[[], []]]);
+    const zoom = this.zoom();
     if (this.uplot && key === this.key) {
-      this.uplot.setData(data);
+      this.uplot.setData(data, !zoom);
+      if (zoom) this.uplot.redraw();
     } else {
       this.uplot?.destroy();
       this.key = key;
       this.uplot = new uPlot(this.settings(lines), data, this.plot);
+      if (zoom) this.uplot.setScale("x", zoom);
     }
-    this.legend.replaceChildren(...lines.filter((line) => line.label).map((line) => {
-      const entry = element("span", { text: `${line.label} ${shortNumber(line.last ?? lastOf(line.values))}` });
+    this.drawLegend();
+  }
+
+  /* The part of the x-axis that the reader has chosen, or null: new rows must not undo it. */
+  zoom() {
+    const frames = this.uplot?.data[0];
+    if (!frames?.length) return null;
+    const { min, max } = this.uplot.scales.x;
+    return min > frames[0] || max < frames.at(-1) ? { min, max } : null;
+  }
+
+  /* The newest values, or those at the frame under the pointer. */
+  drawLegend() {
+    const index = this.uplot?.cursor.idx ?? null, frame = index === null ? null : this.uplot.data[0][index];
+    const entries = this.lines.filter((line) => line.label !== null).map((line) => {
+      const entry = element("span", { text: `${line.label} ${shortNumber(valueAt(line, frame))}`.trim() });
       entry.style.setProperty("--swatch", line.colour);
       return entry;
-    }));
+    });
+    this.legend.replaceChildren(...entries, frame === null ? "" : element("em", { text: `at frame ${frame.toLocaleString("en")}` }));
   }
 
   settings(lines) {
@@ -73,7 +101,8 @@ class Chart {
       scales: { x: { time: false } },
       legend: { show: false },
       cursor: { drag: { x: true, y: false } },
-      axes: [{ ...axis, size: 30, values: (_, ticks) => ticks.map(shortNumber) }, { ...axis, size: 52, values: (_, ticks) => ticks.map(shortNumber) }],
+      hooks: { setCursor: [() => this.uplot && this.drawLegend()] },
+      axes: [{ ...axis, size: 30, ...(this.options.wide ? { label: "frames", labelSize: 16, labelFont: "11px system-ui" } : {}), values: tickTexts }, { ...axis, size: 52, values: tickTexts }],
       series: [{}, ...lines.map((line) => ({
         label: line.label, stroke: line.colour, width: line.width, dash: line.dash,
         spanGaps: line.spanGaps ?? true, points: { show: line.points ?? false, size: 5, fill: line.colour },
@@ -88,7 +117,8 @@ class Chart {
   /* The canvas with title and legend, on the page's own background. */
   save() {
     const source = this.uplot.ctx.canvas, ratio = devicePixelRatio || 1, top = 28 * ratio;
-    const rows = Math.ceil(this.lines.length / 3), bottom = (rows * 18 + 10) * ratio;
+    const named = this.lines.filter((line) => line.label);
+    const rows = Math.ceil(named.length / 3), bottom = (rows * 18 + 10) * ratio;
     const canvas = element("canvas", { width: source.width, height: source.height + top + bottom });
     const draw = canvas.getContext("2d");
     draw.fillStyle = cssColour("--paper");
@@ -98,7 +128,7 @@ class Chart {
     draw.font = `600 ${13 * ratio}px system-ui`;
     draw.fillText(this.title, 8 * ratio, 18 * ratio);
     draw.font = `${11 * ratio}px system-ui`;
-    this.lines.filter((line) => line.label).forEach((line, index) => {
+    named.forEach((line, index) => {
       const x = 8 * ratio + (index % 3) * (canvas.width / 3), y = source.height + top + (Math.floor(index / 3) * 18 + 12) * ratio;
       draw.fillStyle = line.colour;
       draw.fillRect(x, y - 8 * ratio, 9 * ratio, 9 * ratio);
@@ -113,8 +143,12 @@ class Chart {
   }
 }
 
-function lastOf(values) {
-  for (let index = values.length - 1; index >= 0; index--) if (values[index] !== null) return values[index];
+/* The last value of a line up to a frame, or of all. */
+function valueAt(line, frame) {
+  const values = line.given ?? line.values;
+  for (let index = values.length - 1; index >= 0; index--) {
+    if (values[index] !== null && (frame === null || line.frames[index] <= frame)) return values[index];
+  }
   return null;
 }
 

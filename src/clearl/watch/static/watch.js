@@ -11,9 +11,10 @@ const SMALL_CHARTS = [
   ["KL[μ‖π]", ["kl/new", "kl/replay"]],
   ["mean importance ratio", ["mean_rho/new", "mean_rho/replay"]],
   ["value error", ["value_error/new", "value_error/replay"]],
-  ["gradient norm", ["grad_norm", "grad_norm/new", "grad_norm/replay"]],
+  ["gradient norm", ["grad_norm/new", "grad_norm/replay", "grad_norm"]],
   ["unrolls in replay", ["replay/held"]],
 ];
+const FEW_POINTS = 150; /* a curve with no more values than that shows each of them: one alone makes no line */
 
 /* ---- the address: #run=ID&run=ID&theme=dark ---- */
 
@@ -38,7 +39,7 @@ function setTheme(theme) {
 
 async function fetchJson(path) {
   const answer = await fetch(path);
-  if (!answer.ok) throw new Error(`${answer.status} ${await answer.text()}`);
+  if (!answer.ok) throw Object.assign(new Error(`${answer.status} ${await answer.text()}`), { status: answer.status });
   return answer.json();
 }
 
@@ -60,7 +61,8 @@ async function loadRun(id) {
     show(id);
     connection("live");
   } catch (error) {
-    connection(`lost: ${error.message}`);
+    if (error.status === 404) showMissing(id);
+    else connection(`lost: ${error.message}`);
   } finally {
     pending.delete(id);
     if (again.delete(id)) setTimeout(() => loadRun(id), 500);
@@ -71,7 +73,13 @@ function listen() {
   state.events?.close();
   const query = new URLSearchParams(state.chosen.map((id) => ["run", id]));
   const events = state.events = new EventSource(`api/events?${query}`);
-  events.addEventListener("open", () => connection("live"));
+  let opened = false;
+  events.addEventListener("open", () => {
+    connection("live");
+    if (opened) runsChanged(); /* the server was away: anything may have changed */
+    else state.chosen.forEach(loadRun);
+    opened = true;
+  });
   events.addEventListener("run", (event) => loadRun(event.data));
   events.addEventListener("runs", runsChanged);
   events.addEventListener("error", () => connection("connection lost, trying again"));
@@ -98,16 +106,19 @@ function filteredRuns() {
 }
 
 function drawList() {
+  const focused = document.activeElement?.dataset.key;
   document.getElementById("runs").replaceChildren(...filteredRuns().map((run) => {
-    const box = element("input", { type: "checkbox", "aria-label": `compare ${run.name}` });
+    const box = element("input", { type: "checkbox", "aria-label": `compare ${run.name}`, "data-key": `box ${run.id}` });
     box.checked = state.chosen.includes(run.id);
     box.addEventListener("change", () => toggle(run.id));
     const progress = run.total_frames && run.frames !== null ? `${Math.min(100, (100 * run.frames) / run.total_frames).toFixed(0)} %` : shortNumber(run.frames);
-    const button = element("button", { on: { click: () => choose([run.id]) } },
+    const button = element("button", { "data-key": `run ${run.id}`, on: { click: () => choose([run.id]) } },
       document.createTextNode(run.name + " "), element("span", { class: `pill ${run.status}`, text: run.status ?? "?" }),
       element("br"), element("small", { text: `${run.arm ?? run.method ?? ""} · ${progress}` }));
     return element("li", { class: state.chosen.includes(run.id) ? "chosen" : "" }, box, button);
   }));
+  /* The list is made anew while runs go on: who walks through it with Tab keeps the place. */
+  if (focused) document.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
 }
 
 function toggle(id) {
@@ -119,8 +130,8 @@ function choose(ids) {
   writeAddress();
   drawList();
   layOut();
+  ids.filter((id) => state.data.has(id)).forEach(show); /* as it was, until the newest rows are here */
   listen();
-  ids.forEach(loadRun);
 }
 
 /* ---- panels ---- */
@@ -152,7 +163,7 @@ function drawCompare() {
     }
     state.compare.charts.get(task).draw(known.filter((run) => run.evaluations[task]).map((run, index) => ({
       label: run.name, colour: colourOf(index), dash: dashOf(index), width: 2, points: true,
-      frames: run.evaluations[task].frames, values: run.evaluations[task].values.return ?? [],
+      frames: run.evaluations[task].frames, values: run.evaluations[task].values.return ?? run.evaluations[task].frames.map(() => null),
     })));
   }
 }
@@ -173,9 +184,18 @@ function makePanel() {
   return parts;
 }
 
+/* An old link, or one to a run below another directory. */
+function showMissing(id) {
+  const panel = state.panels.get(id);
+  if (!panel || state.data.has(id)) return;
+  panel.node.classList.add("missing");
+  panel.title.textContent = `No run with the id ${id} is here: it was deleted, or lies below another directory.`;
+}
+
 function show(id) {
   const run = state.data.get(id), panel = state.panels.get(id);
   if (!run || !panel) return;
+  panel.node.classList.remove("missing");
   const tasks = [...new Set([...run.tasks, ...run.segments.flatMap((segment) => segment.tasks), ...Object.keys(run.evaluations)])];
   const status = run.gone ? "gone" : run.status;
   panel.title.textContent = run.name;
@@ -196,7 +216,7 @@ function show(id) {
   drawHealth(panel.health, run);
   drawEvents(panel.events, run);
   drawVideo(panel, run, id);
-  panel.config.textContent = run.config;
+  if (panel.config.textContent !== run.config) panel.config.textContent = run.config; /* a reader may have selected part of it */
   drawCompare();
 }
 
@@ -244,8 +264,8 @@ function returnLines(run, tasks) {
     const spans = run.segments.filter((segment) => segment.tasks.includes(task) && segment.start_frames !== null);
     const trained = frames.map((at, index) => spans.some((span) => at >= span.start_frames && at <= (span.end_frames ?? Infinity)) ? returns[index] : null);
     return [
-      { label: task, colour, dash, width: 1.2, points: frames.length < 150, frames, values: returns, last: lastOf(given) },
-      { label: "", colour, dash: [], width: 3.5, frames, values: trained, spanGaps: false },
+      { label: task, colour, dash, width: 1.2, points: frames.length < FEW_POINTS, frames, values: returns, given },
+      { label: null, colour, dash: [], width: 3.5, frames, values: trained, spanGaps: false },
     ];
   });
 }
@@ -269,15 +289,26 @@ function flipScales() {
 function drawMatrix(node, run, tasks) {
   node.hidden = !run.switches.length;
   if (run.switches.length) {
-    node.replaceChildren(element("h3", { text: "score of every task at the end of every visit (underlined: the task just trained)" }),
-      element("div", { class: "scroll" }, matrixTable(run, tasks)));
+    replaceScrolled(node, ".scroll", element("h3", { text: "score of every task at the end of every visit (underlined: the task just trained)" }),
+      element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "score of every task at the end of every visit" }, matrixTable(run, tasks)));
   }
+}
+
+/* Replace what a card holds; what the reader has scrolled to stays in view. */
+function replaceScrolled(node, scrolled, ...children) {
+  const before = node.querySelector(scrolled), focused = before === document.activeElement;
+  const { scrollLeft: left, scrollTop: top } = before ?? { scrollLeft: 0, scrollTop: 0 };
+  node.replaceChildren(...children);
+  const after = node.querySelector(scrolled);
+  Object.assign(after, { scrollLeft: left, scrollTop: top });
+  if (before && focused) after.focus({ preventScroll: true });
 }
 
 function drawSmallCharts(panel, run) {
   for (const [title, names] of SMALL_CHARTS) {
-    const lines = names.filter((name) => run.train.values[name]).map((name, index) => ({
-      label: name.includes("/") ? name.split("/")[1] : "", colour: colourOf(index), dash: [], width: 1.5,
+    const lines = names.filter((name) => run.train.values[name]).map((name) => ({
+      label: name.includes("/") ? name.split("/")[1] : names.length > 1 ? "whole batch" : "", colour: colourOf(names.indexOf(name)), dash: [], width: 1.5,
+      points: run.train.values[name].filter((value) => value !== null).length < FEW_POINTS / 3,
       frames: run.train.frames, values: run.train.values[name],
     }));
     if (!lines.length) continue;
@@ -302,7 +333,7 @@ function drawMemory(node, run) {
 function drawHealth(node, run) {
   const rows = Object.entries(run.health).map(([name, entry]) => [name, entry.state ?? "–", String(entry.restarts ?? 0)]);
   node.hidden = !rows.length;
-  node.replaceChildren(element("h3", { text: "processes" }), simpleTable(["process", "state", "restarts"], rows));
+  node.replaceChildren(element("h3", { text: run.status === "running" ? "processes" : "processes, when the run ended" }), simpleTable(["process", "state", "restarts"], rows));
 }
 
 function drawEvents(node, run) {
@@ -310,7 +341,7 @@ function drawEvents(node, run) {
   const lines = [...run.events].reverse().map((event) => element("li", {
     text: event.kind === "resume" ? `frame ${shortNumber(event.frames)}: resumed` : `frame ${shortNumber(event.frames)}: ${event.worker ?? ""} ${event.kind === "restart" ? "works again" : event.problem ?? ""}`,
   }));
-  node.replaceChildren(element("h3", { text: "faults, restarts and resumes" }), element("ul", { class: "events" }, ...lines));
+  replaceScrolled(node, ".events", element("h3", { text: "faults, restarts and resumes" }), element("ul", { class: "events", tabindex: "0", "aria-label": "faults, restarts and resumes" }, ...lines));
 }
 
 function drawVideo(panel, run, id) {
