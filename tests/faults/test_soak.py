@@ -57,8 +57,9 @@ def soak(out: Path, seconds: float, *, every_s: float) -> list[Sample]:
     while time.monotonic() < until:
         process.join(every_s)
         assert process.is_alive(), f"the run ended by itself with {process.exitcode}"
-        if not written.rows("train"):
-            until = time.monotonic() + seconds  # importing is no part of it
+        trained = written.rows("train")
+        if not trained or trained[-1]["frames"] < 4 * SMALLEST["checkpoint_every_frames"]:
+            until = time.monotonic() + seconds  # importing, filling replay and the first checkpoints are no part of it
             continue
         one = psutil.Process(process.pid)
         disk = nbytes(out / "replay") + nbytes(out / "checkpoints")
@@ -87,7 +88,7 @@ def check(out: Path, samples: list[Sample], *, most_mb: float) -> str:
     early, late = half[: len(half) // 4 + 1], half[-(len(half) // 4 + 1) :]
     grown = (median(s.resident for s in late) - median(s.resident for s in early)) / MB
     assert grown < most_mb, f"resident memory grew by {grown:.1f} MB in the second half"
-    assert median(s.files for s in late) <= median(s.files for s in early)
+    assert median(s.files for s in late) <= median(s.files for s in early) + 1, "one more is open while it writes"
     assert max(s.disk for s in late) < 1.5 * max(s.disk for s in early), "replay and checkpoints are full"
     each = samples[-1].rows / samples[-1].visits
     assert each < 1500, f"{each:.0f} bytes of rows a visit"
