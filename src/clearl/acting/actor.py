@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from clearl.acting.preprocess import observe
+from clearl.acting.preprocess import observe, whole
 from clearl.acting.slots import SlotEnvironments
 from clearl.acting.stepper import Stepper
 from clearl.errors import EnvironmentFaultError
@@ -85,7 +85,7 @@ class Actor:
     def fill(self, rows: Unroll) -> list[Episode]:
         """Play one unroll for every slot into `rows`; return the episodes that ended in it."""
         stack, steps, stepper = self.layout.spec.observation.stack, self.layout.unroll_steps, self._stepper
-        rows.frames[:, :stack] = self._window
+        whole(rows.frames)[:, :stack] = whole(self._window)
         rows.first[:, :stack] = self._window_first
         rows.mask[:] = self._mask
         rows.last_action[:] = stepper.last_action
@@ -101,7 +101,7 @@ class Actor:
             episodes += self._step(rows, t)
             after = t + stack
             stepper.see(rows.frames[:, after], rows.first[:, after], rows.action[:, t], rows.reward[:, t])
-        self._window[:] = rows.frames[:, steps:]
+        whole(self._window)[:] = whole(rows.frames[:, steps:])
         self._window_first[:] = rows.first[:, steps:]
         return episodes
 
@@ -145,12 +145,12 @@ class Actor:
 
     def _step(self, rows: Unroll, t: int) -> list[Episode]:
         episodes: list[Episode] = []
-        after = t + self.layout.spec.observation.stack
+        after, frames = t + self.layout.spec.observation.stack, whole(rows.frames)
         for group in self._environments.groups:
             slots = group.index
             with self._environments.faults_named(group.slots):
                 step = group.envs.step(rows.action[slots, t])
-            rows.frames[slots, after] = step.frames
+            frames[slots, after] = whole(step.frames)
             rows.first[slots, after] = step.first
             rows.reward[slots, t] = step.reward
             rows.terminated[slots, t] = step.terminated

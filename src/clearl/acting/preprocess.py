@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import torch
 
@@ -123,21 +125,37 @@ def _with_masks(shown: np.ndarray, frames: np.ndarray, spec: ObservationSpec) ->
     return shown
 
 
+def whole(frames: np.ndarray) -> np.ndarray:
+    """Return a view to copy by: records without gaps as one item of bytes each, everything else as it is.
+
+    NumPy copies records field by field, which takes ten times as long, but leaves the bytes between fields alone.
+    """
+    item = _whole_dtype(frames.dtype)
+    return frames if item is None else frames.view(item)
+
+
+@lru_cache
+def _whole_dtype(dtype: np.dtype) -> np.dtype | None:
+    if dtype.fields is None or sum(field[0].itemsize for field in dtype.fields.values()) < dtype.itemsize:
+        return None
+    return np.dtype((np.void, dtype.itemsize))
+
+
 def copied(observation: np.ndarray) -> np.ndarray:
-    """Copy, in C order. NumPy copies records by field: the bytes between fields are zeros here, not what was there."""
+    """Copy, in C order. The bytes between fields of a record are zeros here, not what was there."""
     if observation.dtype.names is None:
         return np.array(observation, order="C", copy=True)
-    whole = np.zeros(observation.shape, observation.dtype)
-    whole[...] = observation
-    return whole
+    made = np.zeros(observation.shape, observation.dtype)
+    whole(made)[...] = whole(observation)
+    return made
 
 
 def as_tensor(observation: np.ndarray) -> torch.Tensor:
     """Convert for the network: arrays as they are, records as their bytes [..., nbytes]."""
     if observation.dtype.names is None:
         return torch.from_numpy(observation)
-    whole = observation if observation.flags.c_contiguous else copied(observation)
-    return torch.from_numpy(whole.view(np.uint8).reshape(*whole.shape, whole.dtype.itemsize))
+    records = observation if observation.flags.c_contiguous else copied(observation)
+    return torch.from_numpy(records.view(np.uint8).reshape(*records.shape, records.dtype.itemsize))
 
 
 def cleared(action: np.ndarray, first: np.ndarray) -> np.ndarray:

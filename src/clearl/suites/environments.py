@@ -79,7 +79,7 @@ class EnvironmentSuite(ABC):
             seed=seed,
             frame_shape=observation.frame_shape,
             frame_dtype=observation.frame_dtype,
-            write_frame=ObservationWriter(self._observations[task], observation).write,
+            writer=ObservationWriter(self._observations[task], observation),
             convert_actions=self._actions[task].converter(action),
             write_mask=self._actions[task].mask_writer(action) if observation.mask_size else None,
             rebuild=make,
@@ -124,6 +124,7 @@ class _Controls:
     def __init__(self, env: Any, repeat: int) -> None:
         self._env, self._repeat = env, repeat
         self._ask_masks = getattr(env.unwrapped, "action_masks", None)
+        self._plain = repeat == 1 and self._ask_masks is None
 
     @property
     def unwrapped(self) -> Any:
@@ -134,6 +135,8 @@ class _Controls:
         return observation, self._with_mask(info)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if self._plain:
+            return self._env.step(action)
         total, succeeded = 0.0, False
         for _ in range(self._repeat):
             observation, reward, terminated, truncated, info = self._env.step(action)

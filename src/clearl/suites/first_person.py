@@ -40,7 +40,7 @@ def first_person_envs(
         seed=seed,
         frame_shape=_FRAME_SHAPE,
         frame_dtype="uint8",
-        write_frame=ObservationWriter(PICTURE, spec.observation).write,
+        writer=ObservationWriter(PICTURE, spec.observation),
         rebuild=make_env,
     )
 

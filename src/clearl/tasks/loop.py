@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from clearl.errors import EnvironmentFaultError
 from clearl.seeding import derive
+from clearl.tasks.observations import ObservationWriter
 from clearl.tasks.success import Successes
 from clearl.types import EnvStep
 
@@ -29,8 +30,8 @@ class SingleEnv(Protocol):
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
-WriteFrame = Callable[[Any, Any], str | None]
-"""Writes an observation into a frame, an array or a record; returns what is wrong with it, or None."""
+WriteMask = Callable[[Any, Any], str | None]
+"""Writes the mask in an info into a frame; returns what is wrong with it, or None."""
 
 
 _SOUND_STEPS = 32
@@ -53,9 +54,9 @@ class LoopEnvs:
         seed: int,
         frame_shape: tuple[int, ...],
         frame_dtype: npt.DTypeLike,
-        write_frame: WriteFrame,
+        writer: ObservationWriter,
         convert_actions: Callable[[np.ndarray], Sequence[Any]] = np.ndarray.tolist,
-        write_mask: WriteFrame | None = None,
+        write_mask: WriteMask | None = None,
         rebuild: Callable[[], SingleEnv] | None = None,
     ) -> None:
         """Take `convert_actions`, from stored actions [n, ...] to those of the environments; by default, plain numbers.
@@ -68,7 +69,8 @@ class LoopEnvs:
         self._seed: int | None = seed
         self._last_seed, self._rebuild = seed, rebuild
         self._frame_shape, self._frame_dtype = frame_shape, frame_dtype
-        self._write_frame, self._convert_actions, self._write_mask = write_frame, convert_actions, write_mask
+        self._writer, self._convert_actions, self._write_mask = writer, convert_actions, write_mask
+        self._rows = writer.rows(self.num_envs)
         self._waiting = [False] * self.num_envs
         self._steps = [0] * self.num_envs
         self._successes = Successes(self.num_envs)
@@ -88,10 +90,10 @@ class LoopEnvs:
 
     def step(self, actions: np.ndarray) -> EnvStep:
         n = self.num_envs
-        frames, reward = self._empty_frames(), np.zeros(n, np.float32)
-        terminated, truncated, first = np.zeros(n, bool), np.zeros(n, bool), np.zeros(n, bool)
-        valid = np.ones(n, bool)
+        frames, reward = self._empty_frames(), [0.0] * n
+        terminated, truncated, first, valid = [False] * n, [False] * n, [False] * n, [True] * n
         self._check_finite(actions)
+        self._rows.begin()
         for slot, action in enumerate(self._convert_actions(actions)):
             if self._waiting[slot]:
                 self._restart(slot, frames)
@@ -99,19 +101,27 @@ class LoopEnvs:
                 valid[slot], first[slot] = False, True
                 continue
             try:
-                reward[slot], terminated[slot], truncated[slot] = self._act(slot, action, frames)
+                reward[slot], died, cut = self._act(slot, action, frames)
             except EnvironmentFaultError as fault:
+                self._rows.drop(slot)
                 self._replace(slot, fault, frames)
                 self._successes.begin(slot)
                 valid[slot], first[slot] = False, True
                 continue
-            if terminated[slot]:
-                truncated[slot], first[slot] = False, True
+            if died:
+                terminated[slot] = first[slot] = True
                 self._restart(slot, frames)
-            self._waiting[slot] = bool(truncated[slot])
+            elif cut:
+                truncated[slot] = self._waiting[slot] = True
+        for slot, problem in self._rows.finish(frames).items():
+            self._replace(slot, self._found(slot, problem), frames)
+            self._successes.begin(slot)
+            reward[slot], valid[slot], first[slot] = 0.0, False, True
+        ended = np.array(terminated, bool)
         success = self._successes.so_far()
-        self._successes.begin(terminated)
-        return EnvStep(frames, reward, terminated, truncated, valid, first, success)
+        self._successes.begin(ended)
+        flags = (np.array(each, bool) for each in (truncated, valid, first))
+        return EnvStep(frames, np.array(reward, np.float32), ended, *flags, success)
 
     @staticmethod
     def combined(seats: Sequence[tuple[LoopEnvs, int]]) -> LoopEnvs:
@@ -120,6 +130,7 @@ class LoopEnvs:
         made.num_envs, made._seed, made._faults = len(seats), None, []
         for name in ("_envs", "_waiting", "_steps", "_rebuilt_at"):
             setattr(made, name, [getattr(envs, name)[index] for envs, index in seats])
+        made._rows = made._writer.rows(len(seats))
         made._successes = Successes.combined([(envs._successes, index) for envs, index in seats])
         return made
 
@@ -199,11 +210,22 @@ class LoopEnvs:
         if (problem := self._successes.see(slot, info)) is not None:
             self._fault(slot, problem)
         # No action follows the last state of an episode: it may allow none.
-        self._write(slot, observation, frames, {} if died or cut else info)
+        if died or cut:
+            self._write(slot, observation, frames, {})
+        else:
+            self._put(slot, observation, frames, info)
         return gained, died, cut
 
+    def _put(self, slot: int, observation: Any, frames: np.ndarray, info: dict[str, Any]) -> None:
+        """Write an observation, whose real numbers are checked with those of the others at the end of the step."""
+        problem = self._rows.put(slot, observation, frames[slot])
+        if problem is None and self._write_mask is not None:
+            problem = self._write_mask(info, frames[slot])
+        if problem is not None:
+            self._fault(slot, problem)
+
     def _write(self, slot: int, observation: Any, frames: np.ndarray, info: dict[str, Any]) -> None:
-        problem = self._write_frame(observation, frames[slot])
+        problem = self._writer.write(observation, frames[slot])
         if problem is None and self._write_mask is not None:
             problem = self._write_mask(info, frames[slot])
         if problem is not None:
@@ -212,4 +234,7 @@ class LoopEnvs:
     def _fault(self, slot: int, problem: str, cause: BaseException | None = None) -> NoReturn:
         if cause is not None:
             problem += "\n" + "".join(traceback.format_exception(cause)).rstrip()
-        raise EnvironmentFaultError(self._task, slot, self._steps[slot], problem) from cause
+        raise self._found(slot, problem) from cause
+
+    def _found(self, slot: int, problem: str) -> EnvironmentFaultError:
+        return EnvironmentFaultError(self._task, slot, self._steps[slot], problem)

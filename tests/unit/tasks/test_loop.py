@@ -18,7 +18,7 @@ def loop(kind: type[broken_envs.Walk], *, num_envs: int = 2, seed: int = 0) -> L
         seed=seed,
         frame_shape=spec.frame_shape,
         frame_dtype=spec.frame_dtype,
-        write_frame=ObservationWriter(observations, spec).write,
+        writer=ObservationWriter(observations, spec),
     )
 
 

@@ -167,3 +167,43 @@ def test_batches_are_taken_apart() -> None:
 
 def test_names_that_a_record_cannot_have_are_changed() -> None:
     assert len({field_name(""), field_name("action mask"), field_name("a")}) == 3
+
+
+def _three_parts() -> tuple[ObservationWriter, np.dtype]:
+    space = spaces.Dict({name: spaces.Box(-np.inf, np.inf, (size,), np.float32) for name, size in (("a", 2), ("b", 3))})
+    observations = TaskObservations(describe_observations("T", space))
+    spec = common_observation({"T": observations}, stack=1)
+    return ObservationWriter(observations, spec), spec.frame_dtype
+
+
+def test_rows_of_a_batch_are_what_each_observation_alone_is() -> None:
+    writer, dtype = _three_parts()
+    rows, frames, alone = writer.rows(3), np.zeros(3, dtype), np.zeros(3, dtype)
+    reused = {"a": np.zeros(2, np.float32), "b": np.zeros(3, np.float64)}
+    for kinds in (("f4", "f4"), ("f8", "f8"), ("f4", "f8"), ("i8", "f4")):
+        for slot in range(3):
+            reused["a"], reused["b"] = np.full(2, slot + 1, kinds[0]), np.full(3, slot + 0.1, kinds[1])
+            assert rows.put(slot, reused, frames[slot]) is None
+            assert writer.write(reused, alone[slot]) is None
+            reused["b"][:] = 7  # an environment may write into its own arrays later
+        assert rows.finish(frames) == {}
+        np.testing.assert_array_equal(frames, alone)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e39])
+def test_a_batch_names_the_part_and_the_environment_of_numbers_that_are_not_finite(bad: float) -> None:
+    writer, dtype = _three_parts()
+    rows, frames = writer.rows(3), np.zeros(3, dtype)
+    for slot in range(3):
+        shown = {"a": np.ones(2), "b": np.array([1.0, bad if slot == 1 else 1.0, 1.0])}
+        assert rows.put(slot, shown, frames[slot]) is None
+    problem = "the observation's part 'b' holds NaN or infinity, or a number beyond float32"
+    assert rows.finish(frames) == {1: problem}
+    assert frames["b"][:, 0].tolist() == [1, 0, 1]
+
+
+def test_a_batch_refuses_parts_whose_sizes_fit_only_together() -> None:
+    writer, dtype = _three_parts()
+    frames = np.zeros(1, dtype)
+    problem = writer.rows(1).put(0, {"a": np.ones(3, np.float32), "b": np.ones(2, np.float32)}, frames[0])
+    assert problem == "the observation's part 'a' has shape (3,) instead of (2,)"
