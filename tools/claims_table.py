@@ -13,8 +13,10 @@ RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
 SUITES = {
     "MinAtar, two games": "e0a-pairs/e0a-pairs",
     "MinAtar, control schemes": "e1-schemes/e1-schemes",
+    "MinAtar, control schemes, rivals": "e3-schemes/e3-schemes",
     "MinAtar, four games, short visits": "e2-short/e2-short",
     "MiniGrid with an LSTM, short visits": "e4-short/e4-short",
+    "MiniGrid with an LSTM": "e4-visits/e4-visits",
     "MinAtar, four games": "e2-games/e2-games",
     "MiniGrid, LSTM": "e4-recurrent/e4-recurrent",
     "Pendulum, control schemes": "control/control-schemes",

@@ -8,15 +8,22 @@ The page is the one of `clearl leaderboard` with a note on its runs. Sweeps that
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from archive_runs import ARCHIVES, unpack
 
+from clearl.config import RunConfig, from_yaml
+from clearl.records.run_dir import CONFIG_FILE
 from clearl.report import make_leaderboard
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
-EXPERIMENTS = ("e1-schemes", "e2-short", "e2-games", "e3-rivals", "e4-short", "e4-recurrent", "e5-doom", "e6-atari")
+EXPERIMENTS = (
+    "e1-schemes", "e2-short", "e2-games", "e3-schemes", "e3-rivals", "e4-short", "e4-visits", "e4-recurrent", "e5-doom",
+    "e6-atari",
+)  # fmt: skip
 """Experiments whose runs are ranked once their rows are archived."""
 COMMAND = "clearl leaderboard runs/evidence/runs --out leaderboard"
 NOTE = """
@@ -37,6 +44,7 @@ def publish(archives: Path, results: Path) -> None:
         runs, board = Path(place, "evidence"), Path(place, "board")
         for name in names:
             unpack(runs, archives / f"{name}.tar.xz")
+        drop_repeated(runs / "runs", names)
         make_leaderboard([runs], board, command=COMMAND)
         listed = ", ".join(f"`{name}`" for name in names)
         page = (board / "leaderboard.md").read_text(encoding="utf-8")
@@ -45,6 +53,17 @@ def publish(archives: Path, results: Path) -> None:
         (results / "leaderboard.json").write_bytes((board / "leaderboard.json").read_bytes())
     found = json.loads((results / "leaderboard.json").read_text(encoding="utf-8"))
     print(f"leaderboard: {len(found)} rows from {', '.join(names)}")
+
+
+def drop_repeated(runs: Path, names: Sequence[str]) -> None:
+    """Remove runs with the settings and the seed of one of an earlier experiment: they are the same run."""
+    seen: list[RunConfig] = []
+    for name in names:
+        for file in sorted((runs / name).glob(f"*/*/{CONFIG_FILE}")):
+            config = from_yaml(file.read_text(encoding="utf-8"))  # an older file lacks newer settings
+            if config in seen:
+                shutil.rmtree(file.parent)
+            seen.append(config)
 
 
 if __name__ == "__main__":

@@ -30,3 +30,18 @@ def test_only_sweep_files_that_ship_are_ranked_and_none_that_chose_constants() -
     for name in board.EXPERIMENTS:
         runs = load_sweep(ROOT / "experiments" / f"{name}.yaml").runs
         assert all(run.config.seed < 100 for run in runs), "seeds from 100 on are for choosing"
+
+
+RUNS = {"e1/a/seed-0": "seed: 0", "e3/a/seed-0": "seed: 0\ndrift_applied: reset", "e3/a/seed-1": "seed: 1"}
+"""The second spells out the default of a setting that is newer than the first."""
+
+
+def test_a_run_that_two_experiments_share_is_ranked_once(tmp_path: Path) -> None:
+    for run, settings in RUNS.items():
+        (tmp_path / run).mkdir(parents=True)
+        (tmp_path / run / "config.yaml").write_text(settings)
+    board.drop_repeated(tmp_path, ["e1", "e3"])
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("*/*/*")) == [
+        "e1/a/seed-0",
+        "e3/a/seed-1",
+    ]
