@@ -234,7 +234,7 @@ def _open_console(config: RunConfig, plan: Plan, run_dir: RunDir, stack: ExitSta
 
     names = dict.fromkeys([run_dir.meta.get("arm") or config.method, plan.name])
     title = f"{', '.join(names)} on {config.suite}"
-    view = Console(title=title, tasks=plan.evaluate, total_frames=plan.total_frames)
+    view = Console(title=title, tasks=plan.evaluate, total_frames=plan.total_frames, forever=plan.forever)
     shield = Shield("the live view")
 
     def show_past() -> None:

@@ -36,11 +36,12 @@ class Console:
         title: str,
         tasks: Sequence[str],
         total_frames: int | None,
+        forever: bool = False,
         out: RichConsole | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.title = title
-        self.view = RunView(tuple(tasks), total_frames)
+        self.view = RunView(tuple(tasks), total_frames, forever)
         self._out = out or RichConsole()
         self._clock = clock
         self._drawn_at: float | None = None
@@ -154,7 +155,8 @@ def sparkline(values: Sequence[float] | deque[float]) -> str:
 def _status(view: RunView) -> str:
     parts = []
     if view.segment is not None:
-        parts.append("segment {} of {}".format(*view.segment))
+        number, count = view.segment
+        parts.append(f"segment {number}" if count is None else f"segment {number} of {count}")
     of = f" of {view.total_frames:,}" if view.total_frames else ""
     parts.append(f"{view.frames:,}{of} frames")
     if view.fps:

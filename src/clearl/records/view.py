@@ -20,6 +20,8 @@ class RunView:
 
     tasks: tuple[str, ...]
     total_frames: int | None
+    forever: bool = False
+    """The plan repeats without an end."""
     frames: int = 0
     fps: float | None = None
     returns: dict[str, deque[float]] = field(default_factory=dict)
@@ -65,11 +67,12 @@ class RunView:
             self.skipped_evaluations = row.get("evaluations", {}).get("skipped", 0)
 
     @property
-    def segment(self) -> tuple[int, int] | None:
-        """The number of the segment in training (from 1), and the count of all segments."""
+    def segment(self) -> tuple[int, int | None] | None:
+        """The number of the segment in training (from 1), and the count of all; None for a plan without an end."""
         if not self._segments:
             return None
-        return self._past + max(1, len(self._begun())), self._past + len(self._segments)
+        count = None if self.forever else self._past + len(self._segments)
+        return self._past + max(1, len(self._begun())), count
 
     def _begun(self) -> list[Row]:
         """Return the segments that began at or before the present frame, in their order."""

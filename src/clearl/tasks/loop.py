@@ -120,8 +120,8 @@ class LoopEnvs:
         ended = np.array(terminated, bool)
         success = self._successes.so_far()
         self._successes.begin(ended)
-        flags = (np.array(each, bool) for each in (truncated, valid, first))
-        return EnvStep(frames, np.array(reward, np.float32), ended, *flags, success)
+        cut, counts, begun = (np.array(each, bool) for each in (truncated, valid, first))
+        return EnvStep(frames, np.array(reward, np.float32), ended, cut, counts, begun, success)
 
     @staticmethod
     def combined(seats: Sequence[tuple[LoopEnvs, int]]) -> LoopEnvs:

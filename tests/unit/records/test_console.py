@@ -132,6 +132,15 @@ def test_a_segment_by_episodes_counts_once_its_start_is_known():
     assert view.segment == (2, 2)
 
 
+def test_a_run_without_an_end_does_not_count_the_segments_to_come():
+    console = Console(title="x", tasks=["a"], total_frames=None, forever=True, out=RichConsole(file=io.StringIO()))
+    for index in range(2):
+        console.update(segment_row(tasks=["a"], start_frames=index * 500, end_frames=index * 500 + 500, index=index))
+    console.update(_train(700))
+    assert console.view.segment == (2, None)
+    assert plain_line("x", console.view).startswith("x:  segment 2, 700 frames")
+
+
 def test_time_left_follows_a_smoothed_speed():
     view = RunView((), 10_000)
     view.update(_train(1_000, fps=1000.0))
