@@ -3,7 +3,8 @@
 The kernel ends workers with their parent, but not the games and servers that environments started. A guard is a small
 process that outlives the run by a moment: it is told the process groups of all workers, and kills those that are left
 when its connection closes. It also remembers which named shared memory they had mapped, as a game that ends by itself
-when its environment is gone leaves it behind. It runs as a plain script and imports nothing but the standard library.
+when its environment is gone leaves it behind. It runs as a plain script and imports little: it competes for the cores
+with the workers that start beside it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,9 @@ import contextlib
 import os
 import select
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 _SHARED_MEMORY = "/dev/shm/"
 _GONE_S = 2.0
@@ -28,6 +27,8 @@ class Guard:
     """The run's end of the connection to its guard."""
 
     def __init__(self) -> None:
+        import subprocess
+
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", __file__], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, start_new_session=True,
@@ -53,13 +54,15 @@ class Guard:
 
     def close(self) -> None:
         """End the guard, and what it still watches."""
+        from subprocess import TimeoutExpired
+
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
         self._process.send_signal(signal.SIGCONT)  # somebody may have stopped it
         try:
             self._process.wait(_CLOSE_S)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             self._process.kill()
             self._process.wait()
 
@@ -100,17 +103,22 @@ def _members(group: int) -> Iterator[int]:
     for pid in _pids():
         with contextlib.suppress(OSError, IndexError, ValueError):
             # After the command in parentheses: state, parent, process group.
-            if int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[2]) == group:
+            if int(_read(f"/proc/{pid}/stat").rpartition(")")[2].split()[2]) == group:
                 yield pid
 
 
 def _mapped(pid: int) -> set[str]:
     """Return the files of named shared memory that a process has mapped."""
     with contextlib.suppress(OSError):
-        lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+        lines = _read(f"/proc/{pid}/maps").splitlines()
         names = {line[line.index(_SHARED_MEMORY) :] for line in lines if _SHARED_MEMORY in line}
         return {name for name in names if not name.endswith(" (deleted)")}
     return set()
+
+
+def _read(path: str) -> str:
+    with open(path, errors="replace") as file:
+        return file.read()
 
 
 class _Watch:
