@@ -8,10 +8,11 @@ import re
 import reprlib
 import types
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -247,6 +248,12 @@ def load_yaml(path: Path) -> dict[str, Any]:
 
 def parse_yaml(text: str, source: str = "config") -> dict[str, Any]:
     """Return the mapping in a YAML text, neither keys nor values checked."""
+    return deepcopy(_parsed(text, source))
+
+
+@lru_cache(maxsize=2)
+def _parsed(text: str, source: str) -> dict[str, Any]:
+    """Parse a text once: its settings are read for the modules that they name, then for their values."""
     try:
         loaded = yaml.load(text, _PlainLoader)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: a number of thousands of digits

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from clearl.acting.evaluator import Evaluation
-from clearl.config import to_yaml
 from clearl.learning.batching import Pairs
 from clearl.replay.labels import ByTask
 from clearl.runtimes.backend import RemoteProcess, WeightStore
@@ -276,5 +275,7 @@ def _loss(unrolls: int, context: RunContext) -> str:
 
 
 def _setup(context: RunContext, name: str, program: str, **more: Any) -> Setup:
-    config, run_dir = to_yaml(context.config), str(context.run_dir.absolute())
-    return Setup(name=name, program=program, entry=context.factory_entry, config=config, run_dir=run_dir, **more)
+    return Setup(
+        name=name, program=program, entry=context.factory_entry, config=context.config_yaml,
+        run_dir=str(context.run_dir.absolute()), **more,
+    )  # fmt: skip

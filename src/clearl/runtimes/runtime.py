@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -76,6 +77,11 @@ class RunContext:
     """The checkpoint that the run goes on from; its rows were cut to it, so it is looked for once only."""
     run_dir: Path
     stop: StopFlag
+
+    @cached_property
+    def config_yaml(self) -> str:
+        """The config, as every worker and evaluator gets it."""
+        return to_yaml(self.config)
 
 
 @dataclass(frozen=True)

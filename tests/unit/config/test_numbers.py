@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
 
 from clearl.config import RunConfig, from_yaml, resolve, to_yaml
 from clearl.config.engine import parse_yaml
@@ -91,3 +92,13 @@ def test_a_pipe_in_place_of_a_file_does_not_hang(tmp_path: Path) -> None:
         resolve(file=tmp_path / "pipe.yaml")
     with pytest.raises(ConfigError, match="is no plain file"):
         resolve(file="/dev/zero")
+
+
+def test_a_text_is_parsed_once_and_each_reader_gets_its_own_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts, load = [], yaml.load
+    monkeypatch.setattr(yaml, "load", lambda text, loader: texts.append(text) or load(text, loader))
+    text = f"tasks: [a, b]\nseed: {id(texts)}"
+    first = parse_yaml(text, "one.yaml")
+    first["tasks"].append("c")
+    assert parse_yaml(text, "one.yaml")["tasks"] == ["a", "b"]
+    assert texts == [text]
