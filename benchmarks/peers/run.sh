@@ -2,9 +2,9 @@
 # Peers on the same task, net, T and B, each in a virtual environment of its own (their pins do not agree):
 #   benchmarks/peers/run.sh [--seconds 60] [--rounds 1] [--only sb3-a2c,...] [--json FILE] [--install]
 # Clearl is measured before each of them, so that what else the machine does hits both alike. With 60 seconds a round
-# takes about 15 minutes. --install stops after the installation. FILE is by default peers.json in
-# PEERS_DIR. Variables: PEERS_DIR, where the environments and the
-# results are (build/peers); PYTHON, which makes the environments (python3.11); CLEARL_PYTHON, which has clearl.
+# takes about 15 minutes. Only the packages of what is measured are installed; --install stops after that. FILE is by
+# default peers.json in PEERS_DIR. Variables: PEERS_DIR, where the environments and the results are (build/peers); PYTHON,
+# which makes the environments (python3.11); CLEARL_PYTHON, which has clearl.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 root="$(cd "$here/../.." && pwd)"
@@ -63,8 +63,12 @@ failed() {
 }
 
 mkdir -p "$out"
-for peer in stable-baselines3 rllib sample-factory; do
-  install "$peer" || echo "$peer does not install; see $out/venv-$peer/*.log" >&2
+for peer in stable-baselines3 rllib sample-factory; do  # Sample Factory takes its games from the first
+  wanted=
+  for name in ${only//,/ }; do
+    case "${venv_of[$name]}-$peer" in "$peer-$peer" | sample-factory-stable-baselines3) wanted=1 ;; esac
+  done
+  [ -z "$wanted" ] || install "$peer" || echo "$peer does not install; see $out/venv-$peer/*.log" >&2
 done
 [ -n "$install_only" ] && exit
 
