@@ -99,6 +99,8 @@ def test_every_link_and_picture_leads_somewhere():
         ("e1-schemes", "clear-simultaneous", "holds on the control schemes, {}"),
         ("e1-schemes", "balance", "on the control schemes, {}"),
         ("e1-schemes", "tiny-buffer", "1/180 of all frames gave {}"),
+        ("e3-schemes", "clear-keeps", "instead of half on the control schemes, {}"),
+        ("e3-schemes", "clear-ewc", "on the control schemes, {} times its score"),
     ],
 )
 def test_the_effects_that_the_readme_tells_are_those_of_the_findings(suite: str, claim: str, words: str):
