@@ -70,7 +70,7 @@ class LoopEnvs:
         self._last_seed, self._rebuild = seed, rebuild
         self._frame_shape, self._frame_dtype = frame_shape, frame_dtype
         self._writer, self._convert_actions, self._write_mask = writer, convert_actions, write_mask
-        self._rows = writer.rows(self.num_envs)
+        self._rows = writer.rows()
         self._waiting = [False] * self.num_envs
         self._steps = [0] * self.num_envs
         self._successes = Successes(self.num_envs)
@@ -130,7 +130,7 @@ class LoopEnvs:
         made.num_envs, made._seed, made._faults = len(seats), None, []
         for name in ("_envs", "_waiting", "_steps", "_rebuilt_at"):
             setattr(made, name, [getattr(envs, name)[index] for envs, index in seats])
-        made._rows = made._writer.rows(len(seats))
+        made._rows = made._writer.rows()
         made._successes = Successes.combined([(envs._successes, index) for envs, index in seats])
         return made
 

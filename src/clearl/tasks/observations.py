@@ -173,9 +173,9 @@ class ObservationWriter:
             place[corner] = values if scale is None else values * scale
         return None
 
-    def rows(self, count: int) -> ObservationRows:
-        """Return a writer of whole batches: one observation for each of `count` environments."""
-        return ObservationRows(self, self._parts, self._record, count)
+    def rows(self) -> ObservationRows:
+        """Return a writer of whole batches: one observation for each of several environments."""
+        return ObservationRows(self, self._parts, self._record)
 
 
 class ObservationRows:
@@ -185,11 +185,12 @@ class ObservationRows:
         problems = rows.finish(frames)                         # {slot: problem}, once a batch
 
     Vectors of real numbers are copied at once, so that environments may reuse their arrays; they reach the frames in
-    `finish`. Checking and writing each of them alone takes several times as long as a cheap environment's step.
+    `finish`. Checking and writing each of them alone takes several times as long as a cheap environment's step. They
+    are copied as bytes: joining those of three short arrays takes a tenth of the time of `np.concatenate`.
     """
 
-    def __init__(self, writer: ObservationWriter, parts: Sequence[PlacedPart], record: bool, count: int) -> None:
-        self._write, self._shapes, self._columns = writer.write, [], []
+    def __init__(self, writer: ObservationWriter, parts: Sequence[PlacedPart], record: bool) -> None:
+        self._writer, self._shapes, self._columns = writer, [], []
         paths, start = [], 0
         for part, _, scale in parts:
             if part.kind == "box" and part.dtype == "float32" and len(part.shape) == 1 and scale is None:
@@ -200,62 +201,97 @@ class ObservationRows:
                 paths.append(part.path)
                 start = end
         self._others = [each for each in parts if not any(each[0] is part for part, _, _ in self._columns)]
-        self._writer = writer
-        self._values = _getter(paths)
-        self._dtypes = [[np.dtype(kind)] * len(paths) for kind in ("float32", "float64")]
-        # float64 holds both exactly: they are cast, and numbers beyond float32 found, all at once.
-        self._scratch = np.zeros((count, start), np.float64)
-        self._row_of = list(self._scratch)
-        self._slots: list[int] = []
+        self._values, self._width = _getter(paths), start
+        kinds = [np.dtype("float32"), np.dtype("float64")]
+        self._dtypes = [[kind] * len(paths) for kind in kinds]
+        self._taken = [_Taken(kind, [], []) for kind in kinds]
 
     def begin(self) -> None:
         """Begin a batch: what a failed one left is dropped."""
-        self._slots = []
+        for taken in self._taken:
+            taken.clear()
 
     def put(self, slot: int, observation: Any, frame: Any) -> str | None:
         """Take in one observation; return what is wrong with it, or None. `finish` checks its real numbers."""
+        if not self._columns:
+            return self._writer.write(observation, frame)
         try:
             values = self._values(observation)
-            plain = [value.shape for value in values] == self._shapes
-            plain = plain and [value.dtype for value in values] in self._dtypes
+            dtypes, shapes = [value.dtype for value in values], [value.shape for value in values]
+            taken = self._taken[self._dtypes.index(dtypes)] if shapes == self._shapes else None
+            numbers = _joined(values)
         except Exception:  # noqa: BLE001 - the thorough way says what is wrong
-            plain = False
-        if not plain or not values:
-            return self._write(observation, frame)
-        np.concatenate(values, out=self._row_of[slot])
-        self._slots.append(slot)
+            taken = None
+        if taken is None:
+            return self._writer.write(observation, frame)
+        taken.slots.append(slot)
+        taken.rows.append(numbers)
         return self._writer.write_parts(observation, frame, self._others) if self._others else None
 
     def drop(self, slot: int) -> None:
         """Forget the observation of an environment whose step failed or ended its episode."""
-        if self._slots and self._slots[-1] == slot:
-            self._slots.pop()
+        for taken in self._taken:
+            if taken.slots and taken.slots[-1] == slot:
+                taken.slots.pop()
+                taken.rows.pop()
 
     def finish(self, frames: np.ndarray) -> dict[int, str]:
         """Write what is left into the frames; return what is wrong, by slot. Frames of such slots are left as is."""
-        slots, self._slots = self._slots, []
-        if not slots:
-            return {}
-        places = slice(None) if len(slots) == len(self._scratch) else np.array(slots)
-        with np.errstate(over="ignore"):  # 1e39 becomes infinity
-            numbers = self._scratch[places].astype(np.float32)
         problems: dict[int, str] = {}
+        for taken in self._taken:
+            if taken.slots:
+                problems |= self._write(taken, frames)
+        self.begin()
+        return problems
+
+    def _write(self, taken: _Taken, frames: np.ndarray) -> dict[int, str]:
+        given = np.frombuffer(b"".join(taken.rows), taken.dtype).reshape(-1, self._width)
+        with np.errstate(over="ignore"):  # 1e39 becomes infinity
+            numbers = given.astype(np.float32, copy=False)
+        places, problems = _places(taken.slots, len(frames)), {}
         if not np.isfinite(numbers).all():
-            problems = {slot: problem for slot in slots if (problem := self._problem(slot)) is not None}
-            sound = [slot not in problems for slot in slots]
-            places, numbers = np.array(slots, np.int64)[sound], numbers[sound]
+            found = [self._problem(row) for row in given]
+            problems = {slot: problem for slot, problem in zip(taken.slots, found, strict=True) if problem is not None}
+            sound = [problem is None for problem in found]
+            places, numbers = np.array(taken.slots, np.int64)[sound], numbers[sound]
         for part, field, columns in self._columns:
             place = frames if field is None else frames[field]
             place[places, : part.shape[0]] = numbers[:, columns]
         return problems
 
-    def _problem(self, slot: int) -> str | None:
-        values = self._row_of[slot]
-        return next((p for part, _, columns in self._columns if (p := part.problem(values[columns])) is not None), None)
+    def _problem(self, row: np.ndarray) -> str | None:
+        return next((p for part, _, columns in self._columns if (p := part.problem(row[columns])) is not None), None)
+
+
+@dataclass
+class _Taken:
+    """Observations of one dtype: the slots of a batch that gave them, and their real numbers as bytes."""
+
+    dtype: np.dtype
+    slots: list[int]
+    rows: list[bytes]
+
+    def clear(self) -> None:
+        self.slots.clear()
+        self.rows.clear()
+
+
+def _joined(values: Sequence[Any]) -> bytes:
+    try:
+        return b"".join(values)
+    except TypeError:  # not contiguous: a column of a matrix, for example
+        return b"".join([value.tobytes() for value in values])
+
+
+def _places(slots: list[int], count: int) -> slice | np.ndarray:
+    """Return the slots as an index: a slice where they are all, which NumPy indexes much faster."""
+    return slice(None) if len(slots) == count else np.array(slots)
 
 
 def _getter(paths: Sequence[tuple[str | int, ...]]) -> Callable[[Any], Sequence[Any]]:
     """Return a function that takes the parts at `paths` out of an observation."""
+    if list(paths) == [()]:
+        return lambda observation: (observation,)
     if all(len(path) == 1 for path in paths) and len(paths) > 1:
         return itemgetter(*(path[0] for path in paths))
 

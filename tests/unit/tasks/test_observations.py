@@ -169,7 +169,7 @@ def test_names_that_a_record_cannot_have_are_changed() -> None:
     assert len({field_name(""), field_name("action mask"), field_name("a")}) == 3
 
 
-def _three_parts() -> tuple[ObservationWriter, np.dtype]:
+def _two_vectors() -> tuple[ObservationWriter, np.dtype]:
     space = spaces.Dict({name: spaces.Box(-np.inf, np.inf, (size,), np.float32) for name, size in (("a", 2), ("b", 3))})
     observations = TaskObservations(describe_observations("T", space))
     spec = common_observation({"T": observations}, stack=1)
@@ -177,8 +177,8 @@ def _three_parts() -> tuple[ObservationWriter, np.dtype]:
 
 
 def test_rows_of_a_batch_are_what_each_observation_alone_is() -> None:
-    writer, dtype = _three_parts()
-    rows, frames, alone = writer.rows(3), np.zeros(3, dtype), np.zeros(3, dtype)
+    writer, dtype = _two_vectors()
+    rows, frames, alone = writer.rows(), np.zeros(3, dtype), np.zeros(3, dtype)
     reused = {"a": np.zeros(2, np.float32), "b": np.zeros(3, np.float64)}
     for kinds in (("f4", "f4"), ("f8", "f8"), ("f4", "f8"), ("i8", "f4")):
         for slot in range(3):
@@ -190,10 +190,34 @@ def test_rows_of_a_batch_are_what_each_observation_alone_is() -> None:
         np.testing.assert_array_equal(frames, alone)
 
 
+def test_a_batch_holds_observations_of_several_dtypes_and_memory_layouts() -> None:
+    writer, dtype = _two_vectors()
+    rows, frames, alone = writer.rows(), np.zeros(4, dtype), np.zeros(4, dtype)
+    numbers = np.arange(24.0).reshape(4, 6) / 7
+    singles, columns = numbers.astype("f4"), np.asfortranarray(numbers)
+    for slot, source in enumerate((numbers, singles, columns, singles[:, ::-1])):
+        shown = {"a": source[slot, :2], "b": source[slot, 2:5]}
+        assert rows.put(slot, shown, frames[slot]) is None
+        assert writer.write(shown, alone[slot]) is None
+    assert rows.finish(frames) == {}
+    np.testing.assert_array_equal(frames, alone)
+
+
+def test_a_batch_forgets_the_observation_of_a_failed_step() -> None:
+    writer, dtype = _two_vectors()
+    rows, frames = writer.rows(), np.zeros(3, dtype)
+    for slot in range(3):
+        rows.put(slot, {"a": np.ones(2), "b": np.ones(3)}, frames[slot])
+        if slot == 1:
+            rows.drop(slot)
+    assert rows.finish(frames) == {}
+    assert frames["a"][:, 0].tolist() == [1, 0, 1]
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e39])
 def test_a_batch_names_the_part_and_the_environment_of_numbers_that_are_not_finite(bad: float) -> None:
-    writer, dtype = _three_parts()
-    rows, frames = writer.rows(3), np.zeros(3, dtype)
+    writer, dtype = _two_vectors()
+    rows, frames = writer.rows(), np.zeros(3, dtype)
     for slot in range(3):
         shown = {"a": np.ones(2), "b": np.array([1.0, bad if slot == 1 else 1.0, 1.0])}
         assert rows.put(slot, shown, frames[slot]) is None
@@ -203,7 +227,7 @@ def test_a_batch_names_the_part_and_the_environment_of_numbers_that_are_not_fini
 
 
 def test_a_batch_refuses_parts_whose_sizes_fit_only_together() -> None:
-    writer, dtype = _three_parts()
+    writer, dtype = _two_vectors()
     frames = np.zeros(1, dtype)
-    problem = writer.rows(1).put(0, {"a": np.ones(3, np.float32), "b": np.ones(2, np.float32)}, frames[0])
+    problem = writer.rows().put(0, {"a": np.ones(3, np.float32), "b": np.ones(2, np.float32)}, frames[0])
     assert problem == "the observation's part 'a' has shape (3,) instead of (2,)"
