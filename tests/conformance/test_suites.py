@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from clearl.config import RunConfig
-from clearl.suites import SUITES, make_suite
+from clearl.suites import SUITES, KnowsSpec, make_suite
 from clearl.tasks.suite import Suite
 from clearl.testing import SUITE_CHECKS
 from clearl.testing.suites import NUM_ENVS, random_actions
@@ -41,6 +41,17 @@ def suite(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_p
 @pytest.mark.parametrize("check", SUITE_CHECKS, ids=lambda check: check.__name__)
 def test_a_suite(check: Callable[[Suite, int], None], suite: Suite) -> None:
     check(suite, STEPS_TO_AN_END.get(suite.name, 40))
+
+
+def test_a_suite_that_needs_an_extra_knows_its_spec_without_it(suite: Suite) -> None:
+    """Forecasts of runs that cannot be started yet; clearl's own dependencies bring Gymnasium and `control`."""
+    if suite.name in ("gym", "control"):
+        return
+    maker = SUITES.get(suite.name)
+    assert isinstance(maker, KnowsSpec)
+    for stack in (None, 2):
+        config = RunConfig(suite=suite.name, tasks=suite.tasks, frame_stack=stack)
+        assert maker.spec_for(config) == make_suite(suite.name, suite.tasks, config).spec
 
 
 def test_nothing_runs_on_after_close(suite: Suite) -> None:

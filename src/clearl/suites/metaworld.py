@@ -16,9 +16,13 @@ import numpy as np
 from clearl.config import RunConfig
 from clearl.errors import MissingExtraError, UnknownNameError
 from clearl.seeding import generator
+from clearl.spaces import ActionSpec, ObservationSpec, PartSpec, TaskSpec
 from clearl.suites.environments import EnvironmentSuite
 
 EPISODE_STEPS = 200
+COORDINATES = 39
+ACTIONS = 4
+"""Numbers of an action: three move the hand, one closes the gripper."""
 CAMERA = "corner2"
 """Sees the objects; from the default place the arm hides them."""
 GOALS_SEED = 0
@@ -53,6 +57,12 @@ class MetaWorldSuite(EnvironmentSuite):
             raise MissingExtraError("suite metaworld", "metaworld", "install it with: pip install 'clearl[metaworld]'")
         UnknownNameError.check("task of suite metaworld", tasks, TASKS)
         super().__init__(tasks, config)
+
+    @staticmethod
+    def spec_for(config: RunConfig) -> TaskSpec:
+        """Return the spec that all tasks share; known without the package, for forecasts."""
+        parts = {"state": PartSpec((COORDINATES,), "float32"), "task": PartSpec((len(TASKS),), "bool")}
+        return TaskSpec(ObservationSpec(parts, config.frame_stack or 1), ActionSpec(bounded=(True,) * ACTIONS))
 
     def make_env(self, task: str, *, render_mode: str | None = None) -> Any:
         return ArmEnv(task, render_mode=render_mode)

@@ -22,6 +22,7 @@ import numpy as np
 
 from clearl.config import RunConfig
 from clearl.errors import ConfigError, MissingExtraError, UnknownNameError
+from clearl.spaces import ActionSpec, ObservationSpec, PartSpec, TaskSpec
 from clearl.suites.environments import EnvironmentSuite
 from clearl.suites.settings import ActionRepeat
 from clearl.tasks.parameters import Value, split_task
@@ -65,6 +66,10 @@ class Robot:
     env_id: str
     xml_file: str
     """Its file among Gymnasium's assets."""
+    observed: int
+    """Numbers of an observation by the defaults of Gymnasium's constructor, without the direction."""
+    joints: int
+    """Numbers of an action."""
     world: tuple[str, ...]
     parts: Mapping[str, tuple[str, ...]]
     """Words in the names of the geoms that each parameter scales."""
@@ -80,12 +85,12 @@ _LAND = ("gravity", "friction", "damping")
 _LEGS = {"torso": ("torso",), "thigh": ("thigh",), "leg": ("leg",), "foot": ("foot",)}
 _CHEETAH = {"torso": ("torso", "head"), "thigh": ("thigh",), "shin": ("shin",), "foot": ("foot",)}
 ROBOTS = {
-    "half_cheetah": Robot("HalfCheetah-v5", "half_cheetah.xml", _LAND, _CHEETAH),
-    "ant": Robot("Ant-v5", "ant.xml", _LAND, {"torso": ("torso",), "leg": ("aux", "leg"), "ankle": ("ankle",)}),
-    "walker2d": Robot("Walker2d-v5", "walker2d_v5.xml", _LAND, _LEGS),
-    "hopper": Robot("Hopper-v5", "hopper.xml", _LAND, _LEGS),
-    "swimmer": Robot("Swimmer-v5", "swimmer.xml", ("viscosity",), {}),
-    "reacher": Robot("Reacher-v5", "reacher.xml", ("damping",), {}, has_direction=False),
+    "half_cheetah": Robot("HalfCheetah-v5", "half_cheetah.xml", 17, 6, _LAND, _CHEETAH),
+    "ant": Robot("Ant-v5", "ant.xml", 105, 8, _LAND, {"torso": ("torso",), "leg": ("aux", "leg"), "ankle": ("ankle",)}),
+    "walker2d": Robot("Walker2d-v5", "walker2d_v5.xml", 17, 6, _LAND, _LEGS),
+    "hopper": Robot("Hopper-v5", "hopper.xml", 11, 3, _LAND, _LEGS),
+    "swimmer": Robot("Swimmer-v5", "swimmer.xml", 8, 2, ("viscosity",), {}),
+    "reacher": Robot("Reacher-v5", "reacher.xml", 10, 2, ("damping",), {}, has_direction=False),
 }
 
 
@@ -107,6 +112,15 @@ class MujocoSuite(EnvironmentSuite):
             raise MissingExtraError("suite mujoco", "mujoco", "install it with: pip install 'clearl[mujoco]'")
         super().__init__(tasks, config)
 
+    @staticmethod
+    def spec_for(config: RunConfig) -> TaskSpec:
+        """Return the spec of robots as Gymnasium's defaults make them; known without the package, for forecasts."""
+        tasks = (*(config.tasks or MujocoSuite.default_tasks), *filter(None, [config.probe_task]))
+        robots = [_robot(split_task(task)[0]) for task in tasks]
+        part = PartSpec((1 + max(robot.observed for robot in robots),), "float32")
+        action = ActionSpec(bounded=(True,) * max(robot.joints for robot in robots))
+        return TaskSpec(ObservationSpec({"": part}, config.frame_stack or 1), action, config.action_repeat or 1)
+
     def make_env(self, task: str, *, render_mode: str | None = None) -> Any:
         return make_robot(task, render_mode=render_mode)
 
@@ -114,9 +128,7 @@ class MujocoSuite(EnvironmentSuite):
 def make_robot(task: str, *, render_mode: str | None = None) -> Any:
     """Return the environment of a task."""
     name, given = split_task(task)
-    if name not in ROBOTS:
-        raise UnknownNameError("robot of suite mujoco", name, ROBOTS)
-    robot = ROBOTS[name]
+    robot = _robot(name)
     keywords = [keyword for keyword in env_keywords(robot.env_id) if keyword not in UNFIT_KEYWORDS]
     known = (*(["direction"] if robot.has_direction else []), *robot.factors, *keywords)
     for parameter in given:
@@ -132,6 +144,12 @@ def make_robot(task: str, *, render_mode: str | None = None) -> Any:
     for key in robot.world:
         WORLD[key](env.unwrapped.model, factors.get(key, 1.0))
     return _with_direction(env, direction)
+
+
+def _robot(name: str) -> Robot:
+    if name not in ROBOTS:
+        raise UnknownNameError("robot of suite mujoco", name, ROBOTS)
+    return ROBOTS[name]
 
 
 def _direction(task: str, value: Value) -> float:

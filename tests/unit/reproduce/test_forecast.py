@@ -34,7 +34,7 @@ def one_run_of_each_suite() -> dict[str, PlannedRun]:
     return {suite: run for suite, run in found.items() if not suite.startswith("gym")}
 
 
-@pytest.mark.parametrize("suite", ["minatar", "atari", "dmlab"])
+@pytest.mark.parametrize("suite", ["minatar", "atari", "dmlab", "mujoco"])
 def test_bytes_and_hours_are_told_for_suites_that_are_not_installed(
     suite: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

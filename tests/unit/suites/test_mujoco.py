@@ -29,6 +29,13 @@ def play(task: str, steps: int = 15) -> tuple[np.ndarray, list[float]]:
 
 
 @installed
+@pytest.mark.parametrize("probe", [name for name in ROBOTS if name != "hopper"])
+def test_the_spec_of_robots_is_known_without_mujoco(probe: str) -> None:
+    config = RunConfig(suite="mujoco", tasks=("hopper?size=1.5",), protocol="probe", probe_task=probe, action_repeat=2)
+    assert MujocoSuite.spec_for(config) == make_suite("mujoco", config.tasks, config).spec
+
+
+@installed
 @pytest.mark.parametrize("name", ROBOTS)
 def test_a_robot_is_gymnasiums_with_its_direction_in_front(name: str) -> None:
     import gymnasium
