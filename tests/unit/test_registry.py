@@ -82,6 +82,17 @@ def test_installed_packages_add_plug_ins_by_entry_points(
     assert registry.get("path") is Path, "an installed package does not replace what is there"
 
 
+def test_of_two_packages_with_one_name_the_first_on_the_path_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for directory, target in (("behind", "fractions:Fraction"), ("before", "decimal:Decimal")):
+        home = tmp_path / directory / "their_package-1.0.dist-info"
+        home.mkdir(parents=True)
+        (home / "entry_points.txt").write_text(f"[clearl.methods]\ntheirs = {target}\n")
+        monkeypatch.syspath_prepend(str(tmp_path / directory))
+    assert a_registry("clearl.methods").get("theirs").__name__ == "Decimal"
+
+
 def test_the_registries_are_open() -> None:
     from clearl.methods import METHODS
 

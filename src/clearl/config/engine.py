@@ -14,7 +14,7 @@ from decimal import Decimal, InvalidOperation
 from enum import Enum
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
 import yaml
 
@@ -22,6 +22,7 @@ from clearl.errors import ConfigError, CorruptFileError
 from clearl.storage.files import read_plain
 
 _MAX_FILE_BYTES = 1_000_000
+Declared = TypeVar("Declared")
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,15 @@ _IN_WORDS = {
     bool: "true or false",
     tuple: "a list of texts without empty ones",
 }
+
+
+@dataclass_transform(frozen_default=True)
+def settings_class(kind: type[Declared]) -> type[Declared]:
+    """Make a class that declares settings a dataclass without methods: it is read, never made.
+
+    It takes a third of the time of a whole one, in every process of a run.
+    """
+    return dataclass(frozen=True, init=False, repr=False, eq=False)(kind)
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from clearl.config.engine import Between, Count, Lambda, Positive, Share, Weight
+from clearl.config.engine import Between, Count, Lambda, Positive, Share, Weight, settings_class
 
 if TYPE_CHECKING:
     from clearl.config import RunConfig
 
 
-@dataclass(frozen=True)
+@settings_class
 class LossWeights:
     """CLEAR and the baseline"""
 
@@ -27,14 +26,14 @@ class LossWeights:
     value_cloning_weight: Annotated[Weight, "weight of (V - V_replay)^2 on replay"] = 0.005
 
 
-@dataclass(frozen=True)
+@settings_class
 class ClearSettings(LossWeights):
     """Correction"""
 
     correction: Annotated[str, "for experience of older policies; `clearl list corrections` shows them"] = "vtrace"
 
 
-@dataclass(frozen=True)
+@settings_class
 class VtraceSettings:
     """V-trace and other corrections"""
 
@@ -47,28 +46,28 @@ class VtraceSettings:
             yield f"c_bar must be between 0 and rho_bar ({config.rho_bar:g}), got {config.c_bar:g}"
 
 
-@dataclass(frozen=True)
+@settings_class
 class LeakyVtraceSettings(VtraceSettings):
     """Correction leaky-vtrace"""
 
     vtrace_leak: Annotated[Share, "share of the unclipped ratio in V-trace's weights"] = 0.1
 
 
-@dataclass(frozen=True)
+@settings_class
 class TrustRegionSettings(VtraceSettings):
     """Correction trust-region"""
 
     trust_region: Annotated[Positive, "b: states with KL[pi||implied policy] from here on are not learnt from"] = 0.3
 
 
-@dataclass(frozen=True)
+@settings_class
 class FisherSettings:
     """Fisher information"""
 
     fisher_batches: Annotated[int, Between(1, 100_000), "minibatches for one estimate of the Fisher"] = 100
 
 
-@dataclass(frozen=True)
+@settings_class
 class EwcSettings(FisherSettings):
     """EWC"""
 
@@ -76,7 +75,7 @@ class EwcSettings(FisherSettings):
     ewc_omit_current: Annotated[bool, "EWC: leave out the anchor of the task that is visited"] = False
 
 
-@dataclass(frozen=True)
+@settings_class
 class OnlineEwcSettings(FisherSettings):
     """Online EWC and compress phase"""
 
@@ -84,7 +83,7 @@ class OnlineEwcSettings(FisherSettings):
     ewc_gamma: Annotated[Share, "online EWC: decay of the old Fisher at each switch"] = 0.99
 
 
-@dataclass(frozen=True)
+@settings_class
 class ProgressCompressSettings(OnlineEwcSettings):
     """Progress & Compress"""
 
@@ -102,14 +101,14 @@ class ProgressCompressSettings(OnlineEwcSettings):
             yield f"compress_frames must be less than frames_per_visit ({visit}), got {frames}"
 
 
-@dataclass(frozen=True)
+@settings_class
 class L2InitSettings:
     """L2 init"""
 
     l2_init_weight: Annotated[Weight, "weight of the squared distance from the initial parameters"] = 0.1
 
 
-@dataclass(frozen=True)
+@settings_class
 class ContinualBackpropSettings:
     """Continual backprop"""
 
@@ -118,7 +117,7 @@ class ContinualBackpropSettings:
     cbp_decay: Annotated[float, Between(0, 0.999999), "of the running mean of a unit's utility"] = 0.99
 
 
-@dataclass(frozen=True)
+@settings_class
 class TrustSettings:
     """Trust in replay"""
 

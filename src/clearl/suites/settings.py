@@ -5,20 +5,19 @@ The first line of a docstring is the heading of the settings in `--help`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
-from clearl.config.engine import Between, Tag
+from clearl.config.engine import Between, Tag, settings_class
 
 
-@dataclass(frozen=True)
+@settings_class
 class ActionRepeat:
     """Action repeat"""
 
     action_repeat: Annotated[int | None, Between(1, 64), "frames for which an action is held"] = None
 
 
-@dataclass(frozen=True)
+@settings_class
 class StickyActions:
     """Sticky actions"""
 
@@ -27,7 +26,7 @@ class StickyActions:
     ] = None
 
 
-@dataclass(frozen=True)
+@settings_class
 class GymnasiumSettings(StickyActions, ActionRepeat):
     """Gymnasium"""
 
@@ -41,7 +40,7 @@ class GymnasiumSettings(StickyActions, ActionRepeat):
     ] = ()
 
 
-@dataclass(frozen=True)
+@settings_class
 class AtariSettings(StickyActions, ActionRepeat):
     """Atari"""
 
@@ -50,7 +49,7 @@ class AtariSettings(StickyActions, ActionRepeat):
     noop_max: Annotated[int, Between(0, 1000), "Atari: most no-ops at the start of an episode"] = 30
 
 
-@dataclass(frozen=True)
+@settings_class
 class DmLabSettings(ActionRepeat):
     """DeepMind Lab"""
 
