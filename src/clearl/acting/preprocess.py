@@ -154,8 +154,7 @@ def as_tensor(observation: np.ndarray) -> torch.Tensor:
     """Convert for the network: arrays as they are, records as their bytes [..., nbytes]."""
     if observation.dtype.names is None:
         return torch.from_numpy(observation)
-    records = observation if observation.flags.c_contiguous else copied(observation)
-    return torch.from_numpy(records.view(np.uint8).reshape(*records.shape, records.dtype.itemsize))
+    return torch.from_numpy(observation[..., None].view(np.uint8))
 
 
 def cleared(action: np.ndarray, first: np.ndarray) -> np.ndarray:

@@ -32,6 +32,7 @@ class RecordInput(nn.Module):
         # Real numbers first: only they are normalised.
         self._reals = [name for name in shapes if name not in self.images and spec.parts[name].dtype == "float32"]
         self._flags = [name for name in shapes if name not in (*self.images, *self._reals)]
+        self._real_runs = self._joined_places(self._reals)
         self.vector_size = sum(prod(shapes[name]) for name in (*self._reals, *self._flags))
         reals = sum(prod(shapes[name]) for name in self._reals)
         self.normalise = Normalise(reals) if normalise and reals else None
@@ -43,7 +44,7 @@ class RecordInput(nn.Module):
         reals = self._joined_reals(records)
         if self.normalise is not None:
             reals = self.normalise(reals)
-        vector = torch.cat([reals, *flags], 1)
+        vector = torch.cat([reals, *flags], 1) if flags else reals
         return (*(self._part(records, name) for name in self.images), vector) if self.images else vector
 
     def observe(self, records: Tensor) -> None:
@@ -65,15 +66,31 @@ class RecordInput(nn.Module):
         for name, (*_, shape) in self._places.items():
             self._places[name] = (start, start + prod(shape), torch.float32, shape)
             start += prod(shape)
+        self._real_runs = self._joined_places(self._reals)
+
+    def _joined_places(self, names: list[str]) -> list[tuple[int, int]]:
+        """Return the places of parts, those side by side as one."""
+        runs: list[tuple[int, int]] = []
+        for start, end, *_ in (self._places[name] for name in names):
+            if runs and runs[-1][1] == start:
+                start = runs.pop()[0]
+            runs.append((start, end))
+        return runs
 
     def _part(self, records: Tensor, name: str) -> Tensor:
         start, end, dtype, shape = self._places[name]
-        part = records[:, start:end]
-        return (part if part.dtype == dtype else part.view(dtype)).reshape(-1, *shape)
+        return _as_dtype(records[:, start:end], dtype).reshape(-1, *shape)
 
     def _joined_reals(self, records: Tensor) -> Tensor:
-        reals = [self._part(records, name).flatten(1) for name in self._reals]
+        """Return all real numbers [N, reals]: without a copy where they lie side by side in a record."""
+        reals = [_as_dtype(records[:, start:end], torch.float32) for start, end in self._real_runs]
+        if len(reals) == 1:
+            return reals[0]
         return torch.cat(reals, 1) if reals else records.new_zeros(len(records), 0, dtype=torch.float32)
+
+
+def _as_dtype(part: Tensor, dtype: torch.dtype) -> Tensor:
+    return part if part.dtype == dtype else part.view(dtype)
 
 
 class Encoders(nn.Module):

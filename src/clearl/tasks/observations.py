@@ -190,20 +190,19 @@ class ObservationRows:
     """
 
     def __init__(self, writer: ObservationWriter, parts: Sequence[PlacedPart], record: bool) -> None:
-        self._writer, self._shapes, self._columns = writer, [], []
+        self._writer, self._columns = writer, []
         paths, start = [], 0
         for part, _, scale in parts:
             if part.kind == "box" and part.dtype == "float32" and len(part.shape) == 1 and scale is None:
                 end = start + part.shape[0]
                 field = field_name(part.name) if record else None
                 self._columns.append((part, field, slice(start, end)))
-                self._shapes.append(part.shape)
                 paths.append(part.path)
                 start = end
         self._others = [each for each in parts if not any(each[0] is part for part, _, _ in self._columns)]
         self._values, self._width = _getter(paths), start
         kinds = [np.dtype("float32"), np.dtype("float64")]
-        self._dtypes = [[kind] * len(paths) for kind in kinds]
+        self._forms = [[(part.shape, kind) for part, _, _ in self._columns] for kind in kinds]
         self._taken = [_Taken(kind, [], []) for kind in kinds]
 
     def begin(self) -> None:
@@ -217,12 +216,9 @@ class ObservationRows:
             return self._writer.write(observation, frame)
         try:
             values = self._values(observation)
-            dtypes, shapes = [value.dtype for value in values], [value.shape for value in values]
-            taken = self._taken[self._dtypes.index(dtypes)] if shapes == self._shapes else None
+            taken = self._taken[self._forms.index([(value.shape, value.dtype) for value in values])]
             numbers = _joined(values)
         except Exception:  # noqa: BLE001 - the thorough way says what is wrong
-            taken = None
-        if taken is None:
             return self._writer.write(observation, frame)
         taken.slots.append(slot)
         taken.rows.append(numbers)

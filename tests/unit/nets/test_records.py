@@ -60,6 +60,23 @@ def test_bytes_are_read_as_what_they_are() -> None:
     np.testing.assert_allclose(vector.numpy(), expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("names", [("a", "b", "c"), ("a", "flags", "b", "c"), ("flags", "a", "image", "b", "c")])
+def test_real_numbers_are_joined_wherever_they_lie_in_a_record(names: tuple[str, ...]) -> None:
+    reals = {name: PartSpec((size,), "float32") for name, size in (("a", 2), ("b", 3), ("c", 4))}
+    kinds = {**reals, "flags": PartSpec((5,), "bool"), "image": PartSpec((1, 4, 4), "uint8")}
+    spec = ObservationSpec({name: kinds[name] for name in names})
+    made = records(spec=spec).reshape(-1)
+    taken, expected = RecordInput(spec, normalise=False), np.concatenate([made[name] for name in "abc"], 1)
+    given = taken(as_tensor(made))
+    vector = given[-1] if isinstance(given, tuple) else given
+    np.testing.assert_array_equal(vector[:, : expected.shape[1]].numpy(), expected)
+    taken.take_values()
+    numbers = torch.cat([torch.from_numpy(made[name].astype("f4")).flatten(1) for name in names], 1)
+    given = taken(numbers)
+    vector = given[-1] if isinstance(given, tuple) else given
+    np.testing.assert_array_equal(vector[:, : expected.shape[1]].numpy(), expected)
+
+
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_every_part_has_an_influence_and_the_mask_has_none(layer_norm: bool) -> None:
     net, base = network(layer_norm=layer_norm), records()
