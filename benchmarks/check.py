@@ -177,6 +177,10 @@ GUARDS: dict[str, Guard] = {
         "Dict observation / the same numbers in one Box", 0.90, 0.03,
         rate_ratio("minatar", {**_SHAPES, "suite": "gym:Parts-v0"}, {**_SHAPES, "suite": "gym:Whole-v0"}),
     ),
+    "dict-robot": Guard(
+        "Dict observation / the same numbers in one Box, HalfCheetah", 0.90, 0.03,
+        rate_ratio("minatar", {**_SHAPES, "suite": "gym:RobotParts-v0"}, {**_SHAPES, "suite": "gym:RobotWhole-v0"}),
+    ),
     # An update with so many more unrolls must not cost more than they do.
     "both": Guard(
         "`pairs: both` / `pairs: either`, replay_ratio 1, minatar", 1 / 2, 0.05,

@@ -78,15 +78,22 @@ def test_a_peer_on_robots_is_compared_with_clearl_there() -> None:
     assert found["sb3-ppo-cheetah"] == [3.0, 2.0] and found["sb3-ppo"] == [5.0] and found["clearl-cheetah"] == [1.0]
 
 
-def test_the_two_shapes_of_an_observation_show_the_same_numbers() -> None:
+@pytest.mark.parametrize("kind", ["", "Robot"])
+def test_the_two_shapes_of_an_observation_show_the_same_numbers(kind: str) -> None:
     import benchmarks.shapes  # noqa: F401 - registers them
 
-    parts, whole = (gymnasium.make(name) for name in ("Parts-v0", "Whole-v0"))
+    if kind == "Robot":
+        pytest.importorskip("mujoco")
+    parts, whole = (gymnasium.make(f"{kind}{name}-v0") for name in ("Parts", "Whole"))
     for env in (parts, whole):
         env.reset(seed=3)
+    parts.action_space.seed(3)
     for _ in range(5):
-        shown = parts.step(0)[0]
-        np.testing.assert_array_equal(np.concatenate(list(shown.values())), whole.step(0)[0])
+        action = parts.action_space.sample()
+        shown = parts.step(action)[0]
+        np.testing.assert_array_equal(np.concatenate(list(shown.values())), whole.step(action)[0])
+    for env in (parts, whole):
+        env.close()
 
 
 def test_every_target_of_the_peers_is_guarded() -> None:
