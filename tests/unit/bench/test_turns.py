@@ -41,9 +41,12 @@ def states(pids: list[int]) -> set[str]:
 
 
 def test_a_whole_family_stands_still_and_goes_on(family: list[int]) -> None:
-    for number, expected in ((signal.SIGSTOP, {"T"}), (signal.SIGCONT, {"S"}), (signal.SIGSTOP, {"T"})):
-        turns.signal_family(family[0], number)
-        assert states(family) == expected
+    turns.signal_family(family[0], signal.SIGSTOP)
+    assert states(family) == {"T"}
+    turns.signal_family(family[0], signal.SIGCONT)
+    assert states(family) <= {"R", "S"}  # they sleep, or wait for a core first
+    turns.signal_family(family[0], signal.SIGSTOP)
+    assert states(family) == {"T"}
 
 
 def test_the_same_frames_are_compared_behind_the_warm_up() -> None:

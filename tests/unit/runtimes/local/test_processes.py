@@ -109,10 +109,13 @@ def test_what_was_printed_before_a_sigkill_is_kept_whole_though_nothing_was_flus
 
 def test_native_output_and_that_of_forks_stand_beside_what_python_printed(child: LocalProcess) -> None:
     poll(child)
-    for deed in (("say", "first\n"), ("chatter", "0"), ("fork",), ("say", "last\n")):
-        child.send(Produce(deed))
-    for _ in range(3):
-        poll(child)
+    child.send(Produce(("say", "first\n")))
+    poll(child)
+    child.send(Produce(("chatter", "0")))
+    poll(child)
+    child.send(Produce(("fork",)))  # no answer to this one
+    child.send(Produce(("say", "last\n")))
+    poll(child)
     assert child.output() == "first\nfrom the fork\nlast\nthe end"
 
 
