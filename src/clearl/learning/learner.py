@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -206,5 +206,8 @@ def _moved(batch: Batch, device: torch.device) -> Batch:
     """Return the batch on `device`. CUDA copies from pinned memory while the CPU continues."""
     if device.type == "cpu":
         return batch
-    pinned = (tensor.pin_memory() if device.type == "cuda" else tensor for tensor in batch)
-    return Batch(*(tensor.to(device, non_blocking=True) for tensor in pinned))
+
+    def moved(tensor: torch.Tensor) -> torch.Tensor:
+        return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
+
+    return replace(batch, **{name: moved(tensor) for name, tensor in vars(batch).items()})
