@@ -7,15 +7,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clearl.acting.actor import Actor
 from clearl.acting.evaluator import Evaluator
 from clearl.acting.worker import Worker
 from clearl.config import RunConfig, from_yaml, parse_yaml
 from clearl.errors import ConfigError, CorruptFileError, UnknownNameError
-from clearl.learning.batching import Intake
-from clearl.learning.learner import Learner
 from clearl.methods import make_method
 from clearl.methods.method import Method
 from clearl.nets.heads import StdSettings
@@ -23,7 +21,6 @@ from clearl.nets.network import PolicyNetwork, as_module, build_network
 from clearl.plugins import import_plugins, named_modules
 from clearl.protocols import make_plans
 from clearl.protocols.schedule import schedule_tasks
-from clearl.records.mirrors import open_mirrors
 from clearl.records.run_dir import META_FILE, RunDir
 from clearl.records.writer import MetricsWriter, check_position
 from clearl.replay.codec import Codec
@@ -34,18 +31,20 @@ from clearl.replay.shard import ReplayShard
 from clearl.replay.store import open_store
 from clearl.runtimes import RUNTIMES
 from clearl.runtimes.host import cores
-from clearl.runtimes.recorder import Recorder
-from clearl.runtimes.runtime import Factory, RunContext, RunSpec
 from clearl.seeding import derive
 from clearl.spaces import TaskSpec, spec_from_json
-from clearl.storage.checkpoints import CheckpointStore
 from clearl.storage.files import free_nbytes
 from clearl.suites import make_suite
 from clearl.tasks.plan import Plan, lengthened
-from clearl.tasks.schedule import PlanCursor
 from clearl.tasks.suite import Suite
 from clearl.tasks.vectors import allow_env_threads
 from clearl.unroll import UnrollLayout
+
+if TYPE_CHECKING:  # workers import this file, too: the learner's side is imported where it is made
+    from clearl.learning.batching import Intake
+    from clearl.learning.learner import Learner
+    from clearl.runtimes.runtime import Factory, RunContext, RunSpec
+    from clearl.storage.checkpoints import CheckpointStore
 
 _CHECKPOINTS_AT_ONCE = 3
 FACTORY_ENTRY = "clearl.wiring:load_factory"
@@ -183,6 +182,8 @@ class RunFactory:
 
     def learner(self, plan: Plan) -> Learner:
         """Return the learner, with the network of this process."""
+        from clearl.learning.learner import Learner
+
         batch_frames = self.config.batch_unrolls * self.layout.frames
         return Learner(
             network=self._network, method=self.method, config=self.config, batch_frames=batch_frames,
@@ -191,6 +192,8 @@ class RunFactory:
 
     def intake(self) -> Intake:
         """Make the intake, which batches the pairs of workers."""
+        from clearl.learning.batching import Intake
+
         config = self.config
         return Intake(
             self.codec, config.batch_unrolls, self.mixer(), discount=config.discount, reward_clip=config.reward_clip
@@ -209,6 +212,11 @@ def load_factory(config_yaml: str, run_dir: Path) -> RunFactory:
 @contextmanager
 def open_context(spec: RunSpec, factory: Factory) -> Iterator[RunContext]:
     """Open a run in the process of its learner, from its newest checkpoint on; close its files at the end."""
+    from clearl.records.mirrors import open_mirrors
+    from clearl.runtimes.recorder import Recorder
+    from clearl.runtimes.runtime import RunContext
+    from clearl.tasks.schedule import PlanCursor
+
     assert isinstance(factory, RunFactory)
     config, run_dir = spec.config, RunDir(spec.run_dir)
     assert factory.replay.capacity_unrolls > 0  # refuses damaged meta data before training
@@ -244,11 +252,14 @@ def open_context(spec: RunSpec, factory: Factory) -> Iterator[RunContext]:
 
 def saved_checkpoints(run_dir: RunDir) -> CheckpointStore:
     """Return the checkpoints of a run, for readers."""
+    from clearl.storage.checkpoints import CheckpointStore
+
     return CheckpointStore(run_dir.checkpoints_path, check=lambda state: check_checkpoint_spec(run_dir, state))
 
 
 def resumable_checkpoints(run_dir: RunDir, *, on_first: Callable[[], None] = lambda: None) -> CheckpointStore:
     """Return the checkpoints of a run, to resume from: the rows before a checkpoint must exist."""
+    from clearl.storage.checkpoints import CheckpointStore
 
     # If metrics end before a checkpoint's position, a run from an older checkpoint writes the missing rows again.
     def check(state: Mapping[str, Any]) -> None:

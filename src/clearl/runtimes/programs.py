@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -34,10 +34,12 @@ from clearl.runtimes.messages import (
     Synced,
     describe_faults,
 )
-from clearl.runtimes.runtime import Factory
 from clearl.tasks.suite import Envs, Suite
 from clearl.tasks.vectors import combine, take_faults
 from clearl.types import EnvStep
+
+if TYPE_CHECKING:  # it names the parts of the learner, which these processes need not import
+    from clearl.runtimes.runtime import Factory
 
 _ALIVE_EVERY_S = 0.5
 _NICENESS = 5  # of evaluators: training goes first
