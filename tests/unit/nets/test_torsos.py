@@ -17,6 +17,23 @@ from clearl.nets.weights import FlatWeights
 from clearl.spaces import discrete_spec
 
 
+@pytest.mark.parametrize(
+    ("shape", "fitting"),
+    [
+        ((4,), "mlp"),
+        ((4, 2, 2), "mlp"),
+        ((10, 10, 10), "minatar"),
+        ((3, 35, 80), "minatar"),
+        ((3, 64, 80), "impala_shallow"),
+    ],
+)
+def test_auto_chooses_by_the_observation(shape: tuple[int, ...], fitting: str) -> None:
+    chosen, named = (build_torso(name, shape).state_dict() for name in ("auto", fitting))
+    assert {name: weight.shape for name, weight in chosen.items()} == {
+        name: weight.shape for name, weight in named.items()
+    }
+
+
 @pytest.mark.parametrize("count", [2, 100])
 def test_a_dense_layer_reads_images_in_the_order_of_its_weights(count: int) -> None:
     """With 2 images it turns the images around, with 100 its weights; either way the answer is that of a plain one."""
