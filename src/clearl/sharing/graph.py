@@ -17,8 +17,6 @@ from clearl.nets.records import RecordInput
 from clearl.nets.torsos import PlainTorso
 from clearl.spaces import ActionSpec, TaskSpec
 
-IMPOSSIBLE = -1e30
-"""The logit of an option that the mask leaves out: its probability is exactly 0, and no arithmetic gives NaN."""
 _DTYPES = {"uint8": torch.uint8, "bool": torch.bool, "float32": torch.float32, "int64": torch.int64}
 
 
@@ -53,25 +51,19 @@ class PolicyGraph(nn.Module):
         for part in _record_inputs(self.network):
             part.take_values()
         self.inputs = tuple(_inputs(agent.spec, network.core_size))
-        self.outputs = tuple(_outputs(agent.spec.action, network.core_size))
+        self.outputs = tuple(_outputs(agent.spec.action, network))
         with torch.no_grad():
             value = self({port.name: port.zeros(1) for port in self.inputs})["value"]
         if bool(value.isnan().any()):  # the knowledge base of Progress & Compress has no value
             self.outputs = tuple(port for port in self.outputs if port.name != "value")
 
     def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        mask, action = inputs["mask"], self._spec.action
+        mask, head = inputs["mask"], self._network.head
         step, state = self._step(inputs)
         output = self._network.act(step, state, column=self._column)
-        options, reals = sum(action.choices), action.reals
-        chosen = self._network.head.distribution(output.policy, mask).mode()
-        mean, log_std = output.policy[:, options:].split(reals, 1) if reals else (mask, mask)
         made = {
-            "action": chosen,
-            "squashed": _squashed(chosen, action),
-            "logits": torch.where(mask[:, :options], output.policy[:, :options], IMPOSSIBLE),
-            "mean": mean,
-            "log_std": log_std,
+            "action": head.distribution(output.policy, mask).mode(),
+            **{name: numbers.values for name, numbers in head.described(output.policy, mask).items()},
             "value": output.value,
             "next_state": output.state,
         }
@@ -124,19 +116,14 @@ def _inputs(spec: TaskSpec, core_size: int) -> Iterator[Port]:
         yield Port("state", "float32", (core_size,), "`next_state` of the step before; zeros at the first")
 
 
-def _outputs(action: ActionSpec, core_size: int) -> Iterator[Port]:
+def _outputs(action: ActionSpec, network: PolicyNetwork) -> Iterator[Port]:
     yield Port("action", action.dtype, action.shape, "the likeliest action: choices, then real numbers before tanh")
-    if action.reals:
-        bounds = "its real numbers; those with bounds by tanh: the environment takes low + (x + 1) / 2 * (high - low)"
-        yield Port("squashed", "float32", (action.reals,), bounds)
-    if action.choices:
-        yield Port("logits", "float32", (sum(action.choices),), f"of all options; {IMPOSSIBLE:g} where masked")
-    if action.reals:
-        yield Port("mean", "float32", (action.reals,), "of the Gaussian of each real number, before tanh")
-        yield Port("log_std", "float32", (action.reals,), "the logarithm of its standard deviation")
+    policy, mask = torch.zeros(1, action.policy_size), torch.ones(1, action.mask_size, dtype=torch.bool)
+    for name, numbers in network.head.described(policy, mask).items():
+        yield Port(name, "float32", tuple(numbers.values.shape[1:]), numbers.about)
     yield Port("value", "float32", (), "the expected discounted return, of rewards as they were clipped in training")
-    if core_size:
-        yield Port("next_state", "float32", (core_size,), "to be given to the next step")
+    if network.core_size:
+        yield Port("next_state", "float32", (network.core_size,), "to be given to the next step")
 
 
 def port_name(part: str) -> str:
@@ -153,13 +140,6 @@ def _as_floats(inputs: dict[str, Tensor], spec: TaskSpec) -> Tensor:
     if not spec.observation.is_record:
         return floats[0]
     return torch.cat([part.flatten(1) for part in floats], 1)
-
-
-def _squashed(action: Tensor, spec: ActionSpec) -> Tensor:
-    if not spec.reals:
-        return action
-    reals = action[:, len(spec.choices) :]
-    return torch.where(torch.tensor(spec.bounded), reals.tanh(), reals)
 
 
 def _clipped(reward: Tensor, kind: str) -> Tensor:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from clearl.nets.heads.head import Described
 from clearl.spaces import ActionSpec
 
 # Finite, so that 0 * log(0) is 0 and no gradient is NaN; far below any logit, so that the probability is exactly 0.
@@ -88,6 +89,9 @@ class CategoricalHead(nn.Module):
     def distribution(self, policy: Tensor, mask: Tensor | None = None) -> MaskedCategorical:
         return MaskedCategorical(policy, mask)
 
+    def described(self, policy: Tensor, mask: Tensor) -> dict[str, Described]:
+        return describe_options(policy, mask)
+
     def embed(self, action: Tensor) -> Tensor:
         """Encode one-hot, as bools."""
         return action.unsqueeze(-1) == torch.arange(self.embedding_size, device=action.device)
@@ -108,6 +112,13 @@ class CategoricalHead(nn.Module):
 
     def initialise(self, layer: nn.Linear, generator: torch.Generator) -> None:
         near_zero(layer, generator)
+
+
+def describe_options(policy: Tensor, mask: Tensor) -> dict[str, Described]:
+    """Describe the logits [..., n] of all options."""
+    return {
+        "logits": Described(torch.where(mask, policy, _IMPOSSIBLE), f"of all options; {_IMPOSSIBLE:g} where masked")
+    }
 
 
 @torch.no_grad()

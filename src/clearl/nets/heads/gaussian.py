@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from clearl.errors import ConfigError
 from clearl.nets.heads.categorical import near_zero
+from clearl.nets.heads.head import Described
 from clearl.spaces import ActionSpec
 
 _HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
@@ -132,6 +133,16 @@ class GaussianHead(nn.Module):
     def distribution(self, policy: Tensor, mask: Tensor | None = None) -> SquashedGaussian:
         mean, log_std = policy.chunk(2, -1)
         return SquashedGaussian(mean, log_std, self.bounded, mask)
+
+    def described(self, policy: Tensor, mask: Tensor) -> dict[str, Described]:
+        mean, log_std = policy.chunk(2, -1)
+        likeliest = self.distribution(policy, mask).mode()
+        bounds = "its real numbers; those with bounds by tanh: the environment takes low + (x + 1) / 2 * (high - low)"
+        return {
+            "squashed": Described(torch.where(self.bounded, likeliest.tanh(), likeliest), bounds),
+            "mean": Described(mean, "of the Gaussian of each real number, before tanh"),
+            "log_std": Described(log_std, "the logarithm of its standard deviation"),
+        }
 
     def embed(self, action: Tensor) -> Tensor:
         """Squash, so that the inputs of a recurrent core stay small."""

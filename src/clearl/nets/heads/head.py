@@ -11,7 +11,7 @@ A network's `policy` layer gives `raw_size` numbers a step. `Head.policy` turns 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from torch import Tensor, nn
@@ -54,6 +54,13 @@ class Distribution(Protocol):
         ...
 
 
+class Described(NamedTuple):
+    """Numbers of a policy [..., n], and what they are."""
+
+    values: Tensor
+    about: str
+
+
 class Head(Protocol):
     """Turns a network's outputs into policies, and policies into actions. Implementations are `nn.Module`s."""
 
@@ -74,6 +81,10 @@ class Head(Protocol):
 
         `mask` [..., mask_size] bool, broadcast, leaves out what a task does not have.
         """
+        ...
+
+    def described(self, policy: Tensor, mask: Tensor) -> dict[str, Described]:
+        """Return the numbers of a policy by name, for users of an exported agent."""
         ...
 
     def embed(self, action: Tensor) -> Tensor:

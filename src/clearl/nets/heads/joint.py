@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from clearl.nets.heads.gaussian import GaussianHead, StdSettings
-from clearl.nets.heads.head import Distribution
+from clearl.nets.heads.head import Described, Distribution
 from clearl.nets.heads.multi_categorical import MultiCategoricalHead
 from clearl.spaces import ActionSpec
 
@@ -70,14 +70,14 @@ class JointHead(nn.Module):
         return torch.cat([raw[..., : self._options], self.reals.policy(raw[..., self._options :])], -1)
 
     def distribution(self, policy: Tensor, mask: Tensor | None = None) -> Joint:
-        of_choices, of_reals = (
-            (None, None) if mask is None else (mask[..., : self._options], mask[..., self._options :])
-        )
-        parts = (
-            self.choices.distribution(policy[..., : self._options], of_choices),
-            self.reals.distribution(policy[..., self._options :], of_reals),
-        )
+        of_choices, of_reals = (None, None) if mask is None else self._split(mask)
+        choices, reals = self._split(policy)
+        parts = self.choices.distribution(choices, of_choices), self.reals.distribution(reals, of_reals)
         return Joint(parts, len(self.action.choices))
+
+    def described(self, policy: Tensor, mask: Tensor) -> dict[str, Described]:
+        (choices, reals), (of_choices, of_reals) = self._split(policy), self._split(mask)
+        return self.choices.described(choices, of_choices) | self.reals.described(reals, of_reals)
 
     def embed(self, action: Tensor) -> Tensor:
         count = len(self.action.choices)
@@ -98,3 +98,7 @@ class JointHead(nn.Module):
 
     def initialise(self, layer: nn.Linear, generator: torch.Generator) -> None:
         self.reals.initialise(layer, generator)
+
+    def _split(self, both: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what belongs to the choices, and what to the real numbers, of a policy or a mask."""
+        return both[..., : self._options], both[..., self._options :]

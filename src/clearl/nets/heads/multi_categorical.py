@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clearl.nets.heads.categorical import MaskedCategorical, near_zero
+from clearl.nets.heads.categorical import MaskedCategorical, describe_options, near_zero
+from clearl.nets.heads.head import Described
 from clearl.spaces import ActionSpec
 
 
@@ -69,6 +70,9 @@ class MultiCategoricalHead(nn.Module):
     def distribution(self, policy: Tensor, mask: Tensor | None = None) -> MultiCategorical:
         possible = self.exists if mask is None else mask[..., self.places] & self.exists
         return MultiCategorical(MaskedCategorical(policy[..., self.places], possible), possible.any(-1))
+
+    def described(self, policy: Tensor, mask: Tensor) -> dict[str, Described]:
+        return describe_options(policy, mask)
 
     def embed(self, action: Tensor) -> Tensor:
         """Encode each choice one-hot, side by side, as bools."""
