@@ -98,7 +98,8 @@ class RunSeries:
         elif kind == "train":
             self._trained(row)
         elif kind == "segment":
-            self._segments[int(_number(row.get("index")) or len(self._segments))] = row
+            index = _number(row.get("index"))
+            self._segments[len(self._segments) if index is None else int(index)] = row
         elif kind in self._counts:
             self._counts[kind] += 1
             self._events.append({"kind": kind, **{key: row.get(key) for key in ("frames", "worker", "problem")}})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,15 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
+from run_processes import children
 
 from clearl.records import MetricsWriter, eval_row, train_row
 from clearl.watch.server import WatchServer, serve
 
 SETTINGS = [
-    "--preset", "minatar-schemes", "--runtime", "inline", "--slots", "8", "--batch-unrolls", "8", "--quiet",
+    "--preset", "minatar-schemes", "--workers", "1", "--slots", "8", "--batch-unrolls", "8", "--quiet",
     "--unroll-steps", "10", "--cycles", "40", "--frames-per-visit", "2000", "--eval-every-frames", "1000",
     "--eval-episodes", "1", "--switch-episodes", "1", "--eval-max-steps", "30", "--record-every-updates", "1",
-    "--buffer-frames", "4000", "--checkpoint-every-frames", "1000",
+    "--buffer-frames", "4000", "--checkpoint-every-frames", "1000", "--diagnose-every-updates", "5",
 ]  # fmt: skip
 
 
@@ -40,9 +43,13 @@ def watching(tmp_path: Path) -> Iterator[WatchServer]:
     thread.join()
 
 
-def train(out: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "clearl", "run", *SETTINGS, "--out", str(out)]
+def clearl(*arguments: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "clearl", *arguments]
     return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL)
+
+
+def train(out: Path, runtime: str = "inline") -> subprocess.Popen[bytes]:
+    return clearl("run", *SETTINGS, "--runtime", runtime, "--out", str(out))
 
 
 def rows(out: Path, kind: str) -> list[dict[str, Any]]:
@@ -106,6 +113,116 @@ def assert_equal_to_rows(page: Any, out: Path) -> None:
     assert page.locator(".card.wide table thead th").all_inner_texts()[1:] == [
         f"after {('breakout', 'breakout@1', 'breakout@2')[index % 3]}" for index in sorted(switches)
     ]
+
+
+def test_every_panel_tells_what_the_rows_of_a_real_run_say(
+    watching: WatchServer, open_tab: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Local processes, one of them killed; then the run itself is killed, so that its rows stand still."""
+    out = tmp_path / "runs" / "live"
+    run = train(out, "local")
+    try:
+        wait_for(lambda: (out / "metrics.jsonl").exists() and any(row.get("switch") for row in rows(out, "eval")), 120)
+        os.kill(children(run.pid)["worker-0"], signal.SIGKILL)
+        wait_for(lambda: rows(out, "restart"), 120)
+        seen = len(rows(out, "train"))
+        wait_for(lambda: len(rows(out, "train")) > seen + 10, 120)
+    finally:
+        run.kill()
+        run.wait()
+    tab = open_tab(watching.url)
+    page = tab.page
+    wait_for(lambda: shown(page, "run.rows") == len((out / "metrics.jsonl").read_text().splitlines()))
+    assert_summary(page, out)
+    assert_thick_while_trained(page, out)
+    assert_charts_and_tables(page, out)
+    assert page.locator("details pre").text_content() == (out / "config.yaml").read_text()
+    assert clearl("video", str(out), "--task", "breakout", "--max-steps", "20").wait() == 0
+    film = page.locator("section.card img")
+    wait_for(lambda: film.count() and film.evaluate("(node) => node.complete && node.naturalWidth"))
+    with Image.open(out / "videos" / "breakout.gif") as video:
+        assert film.evaluate("(node) => [node.naturalWidth, node.naturalHeight]") == list(video.size)
+    assert tab.problems == []
+
+
+def assert_summary(page: Any, out: Path) -> None:
+    """Frames, tasks, speed, time left and lag are those of the last row; the ribbon names the segment of now."""
+    last, total, segments = rows(out, "train")[-1], 240_000, planned(out)
+    frames = max(row["frames"] for row in [*rows(out, "train"), *rows(out, "eval")])
+    now = max(index for index, row in segments.items() if row["start_frames"] <= frames)
+    told = dict(
+        page.locator(".facts div").evaluate_all("(all) => all.map((one) => [...one.children].map((n) => n.innerText))")
+    )
+    assert told["frames"] == f"{frames:,} of {total:,}" and told["training"] == ", ".join(last["tasks"])
+    assert told["frames/s"] == short(page, last["fps"]) and told["lag"] == f"{short(page, last['lag_updates'])} updates"
+    assert told["left"] == page.evaluate("duration", (total - frames) / last["fps"])
+    assert (told["resumed"], told["faults"]) == ("0", str(len(rows(out, "fault"))))
+    (task,) = segments[now]["tasks"]
+    ribbon = page.locator("canvas.ribbon").get_attribute("aria-label")
+    assert ribbon.endswith(f"now: segment {now + 1} of {len(segments)}, {task}")
+
+
+def assert_thick_while_trained(page: Any, out: Path) -> None:
+    lines = page.evaluate("[...state.panels.values()][0].returns.lines.filter((line) => line.width > 3)")
+    for task, line in zip(("breakout", "breakout@1", "breakout@2"), lines, strict=True):
+        spans = [(row["start_frames"], row["end_frames"]) for row in planned(out).values() if row["tasks"] == [task]]
+        expected = [
+            row["return"] if any(start <= row["frames"] <= end for start, end in spans) else None
+            for row in rows(out, "eval")
+            if row["task"] == task
+        ]
+        assert line["values"] == expected and None in expected and set(expected) != {None}
+
+
+def assert_charts_and_tables(page: Any, out: Path) -> None:
+    trained = rows(out, "train")
+    halves = [row["diagnostics"] for row in trained if "diagnostics" in row][-1]
+    for title, name in (("entropy", "entropy"), ("KL[μ‖π]", "kl")):
+        expected = [f"{half} {short(page, halves[half][name])}" for half in ("new", "replay")]
+        assert card(page, title).locator(".legend span").all_inner_texts() == expected
+    for title, name in (("frames per second", "fps"), ("policy lag, updates", "lag_updates")):
+        assert card(page, title).locator(".legend").inner_text() == short(page, trained[-1][name])
+    switches: dict[int, dict[str, float]] = {}
+    for row in rows(out, "eval"):
+        if row.get("switch"):
+            switches.setdefault(row["segment"], {})[row["task"]] = row["return"]
+    matrix = [
+        [task, *(short(page, returns[task]) for _, returns in sorted(switches.items()))]
+        for task in ("breakout", "breakout@1", "breakout@2")
+    ]
+    assert table(card(page, "score of every task at the end of every visit")) == matrix
+    held = [row["replay"]["by_task"] for row in trained if "by_task" in row["replay"]][-1]
+    assert table(card(page, "in replay")) == [
+        [task, short(page, entry["unrolls"]), short(page, entry["median_age_frames"])] for task, entry in held.items()
+    ]
+    health = trained[-1]["health"]
+    assert health["worker-0"]["restarts"] == 1
+    assert table(card(page, "processes")) == [
+        [name, entry["state"], str(entry["restarts"])] for name, entry in health.items()
+    ]
+    (fault,), (restart,) = rows(out, "fault"), rows(out, "restart")
+    assert card(page, "faults, restarts and resumes").locator("li").all_inner_texts() == [
+        f"frame {short(page, restart['frames'])}: worker-0 works again",
+        f"frame {short(page, fault['frames'])}: worker-0 {fault['problem']}",
+    ]
+
+
+def planned(out: Path) -> dict[int, dict[str, Any]]:
+    """Return the newest row of every segment."""
+    return {row["index"]: row for row in rows(out, "segment")}
+
+
+def short(page: Any, value: float) -> str:
+    return page.evaluate("shortNumber", value)
+
+
+def card(page: Any, title: str) -> Any:
+    heading = page.locator("h3").filter(has_text=re.compile(f"^{re.escape(title)}"))
+    return page.locator("section.card", has=heading)
+
+
+def table(card: Any) -> list[list[str]]:
+    return card.locator("tbody tr").evaluate_all("(all) => all.map((row) => [...row.children].map((n) => n.innerText))")
 
 
 @pytest.mark.parametrize("width", [1200, 390])

@@ -72,6 +72,18 @@ def test_evaluations_switches_segments_events_and_the_last_state() -> None:
     assert (drawn["frames"], drawn["health"]) == (600, {"worker-0": {"state": "running"}})
 
 
+def test_a_segment_that_begins_and_ends_replaces_its_planned_row() -> None:
+    series = RunSeries()
+    for index in range(2):
+        series.update(
+            segment_row(tasks=["ab"[index]], start_frames=500 * index, end_frames=500 * index + 500, index=index)
+        )
+    series.update(segment_row(tasks=["a"], start_frames=0, end_frames=540, index=0))
+    drawn = series.to_json()
+    assert drawn["planned_segments"] == 2
+    assert [(each["index"], each["end_frames"]) for each in drawn["segments"]] == [(0, 540), (1, 1000)]
+
+
 def test_what_replay_holds_of_each_task_is_shown_until_a_row_says_otherwise() -> None:
     series = RunSeries()
     held = {"breakout": {"unrolls": 3, "median_age_frames": 10}}
