@@ -45,9 +45,23 @@ class RunningMoments(nn.Module):
 class Normalise(RunningMoments):
     """(x - mean) / standard deviation, cut at 10. Unrolls hold what the environment gave."""
 
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self._prepared: tuple[Tensor, Tensor] | None = None
+
+    def prepare_acting(self) -> None:
+        """Keep mean and scale as float32: for a few rows, computing them takes longer than using them."""
+        self._prepared = self._mean_and_scale(torch.float32)
+
     def forward(self, values: Tensor) -> Tensor:
-        scale = self.variance.clamp(min=_LEAST_VARIANCE).rsqrt()
-        return ((values - self.mean.to(values.dtype)) * scale.to(values.dtype)).clamp(-_LIMIT, _LIMIT)
+        if self._prepared is not None and not torch.is_grad_enabled():
+            mean, scale = self._prepared
+            return ((values - mean) * scale).clamp_(-_LIMIT, _LIMIT)
+        mean, scale = self._mean_and_scale(values.dtype)
+        return ((values - mean) * scale).clamp(-_LIMIT, _LIMIT)
+
+    def _mean_and_scale(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        return self.mean.to(dtype), self.variance.clamp(min=_LEAST_VARIANCE).rsqrt().to(dtype)
 
 
 class ReturnScale(RunningMoments):
@@ -55,8 +69,16 @@ class ReturnScale(RunningMoments):
 
     def __init__(self) -> None:
         super().__init__(1)
+        self._prepared: Tensor | None = None
+
+    def prepare_acting(self) -> None:
+        """Keep the unit: it changes with the weights only."""
+        self._prepared = self._unit()
 
     @property
     def scale(self) -> Tensor:
         """The unit, a single float32; 1 before the first return, and never below 0.01."""
+        return self._unit() if self._prepared is None else self._prepared
+
+    def _unit(self) -> Tensor:
         return self.variance[0].clamp(min=_LEAST_VARIANCE).sqrt().float()

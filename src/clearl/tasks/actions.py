@@ -94,11 +94,13 @@ class TaskActions:
         scaled = np.array([real.bounded and spec.bounded[i] for i, real in enumerate(self.reals)], bool)
         ends = np.where(scaled, low, -1.0), np.where(scaled, high, 1.0)
         middle, half = (ends[0] + ends[1]) / 2, (ends[1] - ends[0]) / 2
+        every = bool(scaled.all())
 
         def split(actions: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
             rows = actions.reshape(len(actions), -1)
             reals = rows[:, count : count + own].astype(np.float64)
-            within = np.clip(middle + half * np.where(scaled, np.tanh(reals), reals), low, high)
+            squashed = np.tanh(reals) if every else np.where(scaled, np.tanh(reals), reals)
+            within = np.minimum(np.maximum(middle + half * squashed, low), high)
             return list(zip(rows[:, :count].astype(np.int64), within, strict=True))
 
         return split

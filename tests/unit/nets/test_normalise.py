@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
+from clearl.nets.heads.gaussian import StdSettings
 from clearl.nets.network import StepInput, build_network
 from clearl.nets.normalise import Normalise
 from clearl.nets.weights import FlatWeights
@@ -84,3 +86,31 @@ def test_images_and_one_hot_parts_are_not_normalised() -> None:
     spec = TaskSpec(ObservationSpec(parts), ActionSpec.discrete(2))
     mixed = build_network(spec, torso="auto", lstm=False, lstm_size=1, seed=0, normalise=True)
     assert mixed.state_dict()["torso.inputs.normalise.mean"].shape == (2,)
+
+
+@pytest.mark.parametrize("source", ["network", "free"])
+def test_what_is_kept_for_acting_follows_every_change_of_the_weights(source: str) -> None:
+    spec = TaskSpec(ObservationSpec({"": PartSpec((2,), "float32")}), ActionSpec(bounded=(True, True)))
+    std = StdSettings(source=source)
+    learner, actor = (
+        build_network(
+            spec, torso="auto", lstm=False, lstm_size=1, seed=seed, std=std, normalise=True, scale_returns=True
+        )
+        for seed in (0, 1)
+    )
+    vector, rng = np.zeros(FlatWeights(learner).size, np.float32), torch.Generator().manual_seed(0)
+    step = StepInput(torch.randn(4, 2, generator=rng), torch.zeros(4, 2), torch.zeros(4), torch.zeros(4) == 1)
+    seen = []
+    for _ in range(2):
+        learner.observe(5 + 3 * torch.randn(50, 2, generator=rng))
+        learner.observe_returns(100 * torch.randn(50, generator=rng))
+        with torch.no_grad():
+            for parameter in learner.parameters():
+                parameter.add_(torch.randn(parameter.shape, generator=rng))
+            FlatWeights(learner).write_to(vector)
+            FlatWeights(actor).read_from(vector)
+            expected, found = (network.act(step, torch.zeros(4, 0)) for network in (learner, actor))
+        torch.testing.assert_close(found.policy, expected.policy, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(found.value, expected.value, rtol=1e-5, atol=1e-5)
+        seen.append(found.policy)
+    assert not torch.allclose(seen[0], seen[1])

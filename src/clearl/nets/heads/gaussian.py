@@ -121,14 +121,25 @@ class GaussianHead(nn.Module):
         self._low, self._range = math.log(std.floor), math.log(std.ceiling / std.floor)
         share = math.log(std.initial / std.floor) / self._range
         self._shift = math.log(share / (1 - share))
+        self._prepared: Tensor | None = None
+
+    def prepare_acting(self) -> None:
+        """Keep a free deviation: it changes with the weights only."""
+        with torch.no_grad():
+            self._prepared = None if self.free_std is None else self._log_std(self.free_std)
 
     def policy(self, raw: Tensor) -> Tensor:
+        if self._prepared is not None and not torch.is_grad_enabled():
+            return torch.cat([raw, self._prepared.expand_as(raw)], -1)
         if self.free_std is None:
             mean, std = raw.chunk(2, -1)
         else:
             mean, std = raw, self.free_std.expand_as(raw)
+        return torch.cat([mean, self._log_std(std)], -1)
+
+    def _log_std(self, std: Tensor) -> Tensor:
         # A sigmoid between the limits, not a clamp: at a limit, too, there is a gradient that leads back.
-        return torch.cat([mean, self._low + self._range * torch.sigmoid(std + self._shift)], -1)
+        return self._low + self._range * torch.sigmoid(std + self._shift)
 
     def distribution(self, policy: Tensor, mask: Tensor | None = None) -> SquashedGaussian:
         mean, log_std = policy.chunk(2, -1)
@@ -155,8 +166,11 @@ class GaussianHead(nn.Module):
 
     def choose(self, policy: np.ndarray, noise: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """Sample actions [B, D] float32, 0 where a task has no such dimension; a state's mask is about choices only."""
+        mean, log_std = policy[:, : self.reals], policy[:, self.reals :]
         there = noise > -np.inf
-        action = policy[:, : self.reals] + np.exp(policy[:, self.reals :]) * np.where(there, noise, np.float32(0))
+        if there.all():
+            return mean + np.exp(log_std) * noise
+        action = mean + np.exp(log_std) * np.where(there, noise, np.float32(0))
         return np.where(there, action, np.float32(0))
 
     @torch.no_grad()
