@@ -330,6 +330,20 @@ def test_a_robot_trains_and_its_success_rate_is_recorded(runtime: str, tmp_path:
     assert len(losses) == 320 // ROUND_FRAMES and len(set(losses)) > len(losses) // 2
 
 
+def test_a_drift_applied_at_once_ends_no_episode(runtime: str, tmp_path: Path) -> None:
+    """A visit of 160 steps is shorter than an episode of 200: under resets, none would ever end."""
+    settings = config(
+        runtime, suite="control", tasks=("pendulum", "pendulum?g=5"), protocol="drift", drift_shape="steps",
+        drift_applied="at-once", torso="mlp", cycles=2, eval_every_frames=10_000, switch_episodes=1,
+    )  # fmt: skip
+    out = tmp_path / "run"
+    run(settings, out, console=False)
+    ended = [values for row in rows(out, "train") for values in row.get("episodes", {}).values()]
+    steps_and_reset = 200 + 1
+    assert sum(values["count"] for values in ended) == SLOTS * (4 * VISIT_FRAMES // SLOTS // steps_and_reset) == 12
+    assert {values["mean_length"] for values in ended} == {200}
+
+
 def test_a_broken_environment_stops_the_run_with_its_place_and_its_own_traceback(runtime: str, tmp_path: Path) -> None:
     broken = {"suite": "gym:BrokenRaisesLater-v0", "tasks": (), "imports": ("broken_envs",), "torso": "mlp"}
     with pytest.raises((EnvironmentFaultError, WorkerError)) as caught:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -34,7 +35,7 @@ from clearl.runtimes.messages import (
     Synced,
     describe_faults,
 )
-from clearl.tasks.suite import Envs, Suite
+from clearl.tasks.suite import ChangesInPlay, Envs, Suite
 from clearl.tasks.vectors import combine, take_faults
 from clearl.types import EnvStep
 
@@ -151,6 +152,8 @@ class TimedSuite:
     def __init__(self, suite: Suite, watch: Stopwatch, building: Callable[[bool], None]) -> None:
         self.name, self.tasks, self.spec = suite.name, suite.tasks, suite.spec
         self._suite, self._watch, self._building = suite, watch, building
+        if isinstance(suite, ChangesInPlay):  # who asks for a capability asks this suite, not the one inside
+            self.changes_in_play, self.change = suite.changes_in_play, partial(self._change, suite.change)
 
     def mask(self, task: str) -> np.ndarray:
         return self._suite.mask(task)
@@ -164,6 +167,11 @@ class TimedSuite:
 
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:
         return self._suite.render(task, frame)
+
+    def _change(self, change: Callable[[Envs, str], Envs], envs: Envs, task: str) -> Envs:
+        assert isinstance(envs, _TimedEnvs)
+        with self._watch("environment"):
+            return _TimedEnvs(change(envs._envs, task), self._watch)
 
 
 class _TimedEnvs:

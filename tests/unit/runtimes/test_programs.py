@@ -7,11 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+import clearl.acting.actor
+import clearl.acting.evaluator
+import clearl.acting.worker
 from clearl.acting.actor import Episode
+from clearl.config import RunConfig
 from clearl.errors import EnvironmentFaultError
 from clearl.runtimes.messages import Message, Produce, Produced, Setup, Sync, Synced
-from clearl.runtimes.programs import _ROUNDS_TO_RECLAIM, WorkerProgram
+from clearl.runtimes.programs import _ROUNDS_TO_RECLAIM, Stopwatch, TimedSuite, WorkerProgram
 from clearl.spaces import discrete_spec
+from clearl.suites import make_suite
+from clearl.tasks.suite import ChangesInPlay, Suite
 from clearl.unroll import UnrollLayout
 
 LAYOUT = UnrollLayout(discrete_spec((1,), "float32", 2), 1)
@@ -197,3 +203,39 @@ def test_now_and_then_space_is_reclaimed_below_what_was_read_and_never_above() -
 def test_sync_reaches_every_shard() -> None:
     program, worker, _ = make(keep_unrolls_after_checkpoint=False)
     assert list(program.handle(Sync())) == [Synced()] and all(shard.synced for shard in worker.shards)
+
+
+TASKS = ("pendulum", "pendulum?g=5")
+
+
+def pendulums(applied: str) -> tuple[Suite, TimedSuite]:
+    config = RunConfig(suite="control", tasks=TASKS, protocol="drift", drift_applied=applied)
+    suite = make_suite("control", TASKS, config)
+    return suite, TimedSuite(suite, Stopwatch(), lambda building: None)
+
+
+def test_what_acting_asks_of_a_suite_is_asked_of_the_one_that_is_measured() -> None:
+    programs = (clearl.acting.actor, clearl.acting.worker, clearl.acting.evaluator)
+    found = {each for module in programs for each in vars(module).values() if getattr(each, "_is_protocol", False)}
+    asked = [each for each in found if getattr(each, "_is_runtime_protocol", False)]
+    assert ChangesInPlay in asked
+    suite, timed = pendulums("at-once")
+    for capability in asked:
+        assert isinstance(suite, capability) and isinstance(timed, capability), capability
+
+
+def test_a_measured_environment_changes_its_task_in_the_middle_of_an_episode() -> None:
+    suite, timed = pendulums("at-once")
+    assert isinstance(suite, ChangesInPlay) and isinstance(timed, ChangesInPlay) and timed.changes_in_play
+    plain, measured = (each.make("pendulum", num_envs=1, seed=3) for each in (suite, timed))
+    frames = [envs.reset() for envs in (plain, measured)]
+    changed = [suite.change(plain, "pendulum?g=5"), timed.change(measured, "pendulum?g=5")]
+    pushed = np.full((1, 1), 0.3, np.float32)
+    steps = [envs.step(pushed) for envs in changed]
+    assert np.array_equal(frames[0], frames[1]) and np.array_equal(steps[0].frames, steps[1].frames)
+    assert not steps[1].first.any(), "the episode goes on"
+
+
+def test_a_measured_suite_whose_tasks_change_by_reset_says_so() -> None:
+    _, timed = pendulums("reset")
+    assert isinstance(timed, ChangesInPlay) and not timed.changes_in_play
