@@ -23,6 +23,7 @@ from clearl.runtimes.host import cores
 from clearl.seeding import derive, generator
 from clearl.storage.switch_weights import SwitchWeights
 from clearl.tasks.drawing import side_by_side, with_caption
+from clearl.tasks.exits import exits_raise
 from clearl.tasks.suite import DrawsStates, Scene, Suite
 from clearl.tasks.vectors import allow_env_threads
 
@@ -49,7 +50,8 @@ def evaluate(trained: Trained, *, episodes: int, tell: Tell = lambda line: None)
     )  # fmt: skip
     try:
         for task in trained.tasks:
-            evaluations = evaluator.evaluate((task,), 0)
+            with exits_raise():
+                evaluations = evaluator.evaluate((task,), 0)
             for fault in evaluator.take_faults():
                 tell(f"{str(fault).splitlines()[0]}; it was built anew and its episode repeated")
             yield from evaluations
@@ -173,7 +175,8 @@ def _write(file: Path, pictures: Iterator[np.ndarray]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_name(f"{file.name}.{os.getpid()}.tmp")
     try:
-        (_write_mp4 if file.suffix == ".mp4" else _write_gif)(unfinished, pictures)
+        with exits_raise():  # environments are played while their pictures are written
+            (_write_mp4 if file.suffix == ".mp4" else _write_gif)(unfinished, pictures)
         os.replace(unfinished, file)
     finally:
         unfinished.unlink(missing_ok=True)

@@ -13,6 +13,28 @@ ENVIRONMENT = """
 import os, sys, threading, gymnasium, numpy as np
 from gymnasium.spaces import Box, Discrete
 
+def act(call):
+    # The environment variable DEED says what to do in which call, as in `reset:leaves`.
+    where, _, deed = os.environ.get("DEED", "").partition(":")
+    if where == call:
+        {"exits": lambda: sys.exit(0), "leaves": lambda: os._exit(0), "pipe": broken_pipe}[deed]()
+
+def broken_pipe():
+    raise BrokenPipeError(32, "Broken pipe")
+
+class Moody(gymnasium.Env):
+    observation_space, action_space = Box(-1, 1, (3,), np.float32), Discrete(2)
+    def __init__(self):
+        act("make")
+    def reset(self, *, seed=None, options=None):
+        act("reset")
+        return np.zeros(3, np.float32), {}
+    def step(self, action):
+        act("step")
+        return np.zeros(3, np.float32), 1.0, False, True, {}
+    def close(self):
+        act("close")
+
 class Odd(gymnasium.Env):
     observation_space, action_space = Box(-1, 1, (3,), np.float32), Discrete(2)
     def __init__(self, deed="none"):
@@ -35,19 +57,72 @@ class Odd(gymnasium.Env):
 names = ("exits", "exits later", "leaves", "leaves later", "thread")
 for name, deed in {deed.title().replace(" ", "") + "-v0": deed for deed in names}.items():
     gymnasium.register(name, Odd, kwargs={"deed": deed})
+gymnasium.register("Moody-v0", Moody)
 """
 
 
-def run(tmp_path: Path, env: str) -> subprocess.CompletedProcess[str]:
-    (tmp_path / "odd_envs.py").write_text(ENVIRONMENT)
+def run(tmp_path: Path, env: str, deed: str = "") -> subprocess.CompletedProcess[str]:
     settings = {
         "--runtime": "inline", "--imports": "odd_envs", "--suite": f"gym:{env}", "--torso": "mlp", "--slots": "2",
         "--batch-unrolls": "2", "--unroll-steps": "4", "--frames-per-visit": "32", "--out": str(tmp_path / "run"),
         "--eval-episodes": "1",
     }  # fmt: skip
-    command = [sys.executable, "-m", "clearl", "run", "--quiet", *(part for pair in settings.items() for part in pair)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    return clearl(tmp_path, ["run", "--quiet", *(part for pair in settings.items() for part in pair)], deed)
+
+
+def clearl(place: Path, arguments: list[str], deed: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the command where it can import the environments, which do the `deed`."""
+    (place / "odd_envs.py").write_text(ENVIRONMENT)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(place), *sys.path]), "DEED": deed}
+    command = [sys.executable, "-m", "clearl", *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a run of a moody environment that has done nothing so far."""
+    place = tmp_path_factory.mktemp("trained")
+    assert run(place, "Moody-v0").returncode == 0
+    return place
+
+
+def command(verb: str, place: Path) -> list[str]:
+    return {
+        "eval": ["eval", str(place / "run"), "--episodes", "1", "--imports", "odd_envs"],
+        "video": ["video", str(place / "run"), "--max-steps", "2", "--imports", "odd_envs"],
+        "check": ["check", "gym:Moody-v0", "--steps", "20", "--imports", "odd_envs"],
+    }[verb]
+
+
+@pytest.mark.parametrize(
+    ("verb", "deed"),
+    [
+        ("eval", "make:leaves"), ("eval", "reset:exits"), ("eval", "reset:pipe"), ("video", "reset:leaves"),
+        ("video", "step:leaves"), ("check", "reset:leaves"), ("check", "step:exits"),
+    ],
+)  # fmt: skip
+def test_whatever_an_environment_does_a_verb_fails_and_names_it(verb: str, deed: str, trained: Path) -> None:
+    done = clearl(trained, command(verb, trained), deed)
+    assert done.returncode == 1, done
+    said = done.stdout if verb == "check" else done.stderr
+    assert "Moody-v0" in said and ("BrokenPipeError" if "pipe" in deed else "SystemExit: 0") in said
+
+
+@pytest.mark.parametrize("deed", ["reset:exits", "reset:leaves"])
+def test_a_run_whose_environment_ends_in_reset_fails_and_names_it(deed: str, tmp_path: Path) -> None:
+    done = run(tmp_path, "Moody-v0", deed)
+    assert done.returncode == 1 and "task 'Moody-v0'" in done.stderr, done
+    assert "SystemExit: 0" in done.stderr
+
+
+@pytest.mark.parametrize("deed", ["close:leaves", "close:pipe"])
+def test_what_close_does_is_said_and_changes_nothing(deed: str, trained: Path, tmp_path: Path) -> None:
+    raised = "close raised " + ("BrokenPipeError" if "pipe" in deed else "SystemExit: 0")
+    for done in (run(tmp_path, "Moody-v0", deed), clearl(trained, command("eval", trained), deed)):
+        assert done.returncode == 0 and f"task 'Moody-v0', slot 0, step 0: {raised}" in done.stderr, done
+        assert "finished" in done.stdout or "1.00 +- 0.00" in done.stdout
+    checked = clearl(trained, command("check", trained), deed)
+    assert checked.returncode == 1 and raised in checked.stdout, checked
 
 
 @pytest.mark.parametrize("env", ["Exits-v0", "ExitsLater-v0", "Leaves-v0", "LeavesLater-v0"])

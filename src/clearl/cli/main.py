@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from clearl import __version__
-from clearl.cli.output import accept_any_terminal, silence
+from clearl.cli.output import accept_any_terminal, reader_is_gone, silence
 from clearl.errors import ClearlError, UnknownNameError, os_problem
 from clearl.runtimes.host import open_standard_descriptors
 
@@ -80,10 +80,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("clearl: stopped", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        silence()  # `clearl list | head`: the reader has what it wants
-        return 0
     except OSError as error:
+        if isinstance(error, BrokenPipeError) and reader_is_gone():
+            silence()  # `clearl list | head`: the reader has what it wants
+            return 0
         if os.environ.get("CLEARL_DEBUG"):
             raise
         silence()

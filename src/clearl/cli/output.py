@@ -6,6 +6,7 @@ import codecs
 import contextlib
 import io
 import os
+import select
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,6 +66,16 @@ def check_writable(file: Path) -> None:
         pass
     if is_new:
         file.unlink()
+
+
+def reader_is_gone() -> bool:
+    """Return whether nobody reads stdout any more, as after `clearl list | head`."""
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout, 0)
+        return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+    except (AttributeError, OSError, ValueError):  # closed, or no file
+        return False
 
 
 def silence() -> None:

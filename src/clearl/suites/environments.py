@@ -12,6 +12,7 @@ import numpy as np
 from clearl.config import RunConfig
 from clearl.spaces import TaskSpec
 from clearl.tasks.actions import MASK_KEY, TaskActions, common_actions, describe_actions
+from clearl.tasks.calls import close_env, env_call
 from clearl.tasks.drawing import draw_record
 from clearl.tasks.filming import RENDER_MODE, Camera, offered_modes
 from clearl.tasks.gymnasium_vectors import GymnasiumVector
@@ -97,9 +98,9 @@ class EnvironmentSuite(ABC):
             if vector is None
             else (env.single_observation_space, env.single_action_space)
         )
-        masks_states = _masks_states(env)
+        masks_states = _masks_states(task, env)
         self._render_modes[task] = () if vector is not None else offered_modes(env)
-        env.close()
+        close_env(task, env)
         return (*spaces, masks_states)
 
     def one(self, task: str, *, render_mode: str | None = None) -> _Controls:
@@ -110,10 +111,11 @@ class EnvironmentSuite(ABC):
         return _Controls(StickyAction(env, self._sticky) if self._sticky else env, self._repeat)
 
 
-def _masks_states(env: Any) -> bool:
+def _masks_states(task: str, env: Any) -> bool:
     """Return whether an environment says which actions its states allow."""
     try:
-        return MASK_KEY in env.reset(seed=0)[1] or hasattr(env.unwrapped, "action_masks")
+        with env_call(task, "reset"):
+            return MASK_KEY in env.reset(seed=0)[1] or hasattr(env.unwrapped, "action_masks")
     except Exception:  # noqa: BLE001 - what is wrong with it is reported with its place, when it is played
         return False
 

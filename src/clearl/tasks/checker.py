@@ -12,6 +12,7 @@ import numpy as np
 
 from clearl.errors import ClearlError, UnfitSpaceError, UnknownNameError
 from clearl.tasks.actions import describe_actions
+from clearl.tasks.exits import exits_raise
 from clearl.tasks.observations import ObservationWriter, TaskObservations, common_observation, describe_observations
 from clearl.tasks.single import make_env
 
@@ -63,11 +64,10 @@ def check_env(
             raise
         except ClearlError as error:
             return [EnvFinding("error", str(error), "make the environment constructible with gymnasium.make alone")]
-        try:
+        with exits_raise():
             findings.update(dict.fromkeys(check(env_id, env, steps)))
-        finally:
-            beat("close")
-            env.close()
+        beat("close")
+        findings.update(dict.fromkeys(_close(env)))
         if any(finding.severity == "error" for finding in findings):
             break
     order = ("error", "warning", "note")
@@ -97,6 +97,14 @@ class _Watched:
         return self._env.step(action)
 
 
+def _close(env: Any) -> Iterator[EnvFinding]:
+    try:
+        with exits_raise():
+            env.close()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's environment raises is a finding
+        yield _raised("close", error, "mend close; the traceback shows where")
+
+
 def _check_spaces(env_id: str, env: Any, steps: int) -> Iterator[EnvFinding]:
     parts: list[tuple[Callable[[str, Any], object], Any]] = [
         (describe_observations, env.observation_space),
@@ -114,7 +122,7 @@ def _check_signatures(env_id: str, env: Any, steps: int) -> Iterator[EnvFinding]
     bare = env.unwrapped
     try:
         answer = bare.reset(seed=1)
-    except Exception as error:  # noqa: BLE001 - whatever a user's environment raises is a finding
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's environment raises is a finding
         remedy = "define reset(self, *, seed=None, options=None) and begin it with super().reset(seed=seed)"
         yield _raised("reset(seed=1)", error, remedy)
         return
@@ -125,7 +133,7 @@ def _check_signatures(env_id: str, env: Any, steps: int) -> Iterator[EnvFinding]
         return
     try:
         answer = bare.step(bare.action_space.sample())
-    except Exception as error:  # noqa: BLE001 - whatever a user's environment raises is a finding
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's environment raises is a finding
         yield _raised("step", error, "mend step; the traceback shows where")
         return
     if not (isinstance(answer, tuple) and len(answer) == 5):
@@ -145,7 +153,7 @@ def _check_play(env_id: str, env: Any, steps: int) -> Iterator[EnvFinding]:
     again = _play(env_id, env, seed=1, steps=COMPARED_STEPS)
     fresh_env = make_env(env_id)
     fresh = _play(env_id, fresh_env, seed=1, steps=COMPARED_STEPS)
-    fresh_env.close()
+    yield from _close(fresh_env)
     remedy = "draw every random number from self.np_random, which super().reset(seed=seed) seeds"
     if not _same(play, fresh):
         yield EnvFinding(
@@ -199,7 +207,7 @@ def _play(env_id: str, env: Any, *, seed: int, steps: int) -> _Play:
                 play.ends.append((length, bool(terminated)))
                 length = 0
                 see(env.reset()[0])
-    except Exception as error:  # noqa: BLE001 - whatever a user's environment raises is a finding
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's environment raises is a finding
         place = f"step {len(play.rewards) + 1} of random play"
         play.findings[_raised(place, error, "mend it; the traceback shows where")] = None
     return play
@@ -254,7 +262,7 @@ def _same(one: _Play, other: _Play) -> bool:
     )
 
 
-def _raised(what: str, error: Exception, remedy: str) -> EnvFinding:
+def _raised(what: str, error: BaseException, remedy: str) -> EnvFinding:
     text = "".join(traceback.format_exception(error)).rstrip()
     return EnvFinding("error", f"{what} raised {type(error).__name__}: {error}\n{text}", remedy)
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from clearl.errors import ConfigError
+from clearl.tasks.calls import close_env
 
 _LOCK = threading.RLock()
 _PATCHED = ("__init__", "__setattr__")
@@ -30,7 +31,7 @@ def rebuild(env: Any, task: str, constants: Mapping[str, Any], make: Callable[[]
                 f"task {task!r}: {name} cannot be changed, as {kind.__name__} computes it from its local {source}, of "
                 "which other attributes may be derived; make it a keyword of the constructor"
             )
-    env.close()
+    close_env(task, env)
     try:
         with constants_kept(kind, constants):
             made = make()

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from clearl.errors import ClearlError, NoPictureError
+from clearl.tasks.calls import close_env
 from clearl.tasks.loop import SingleEnv
 
 RENDER_MODE = "rgb_array"
@@ -50,8 +51,8 @@ class Camera:
                 warnings.simplefilter("ignore")  # what keeps it from drawing is said once, below
                 env.reset(seed=0)
                 _draw(env)
-        except Exception as error:  # whatever an environment or OpenGL raises
-            env.close()
+        except (Exception, SystemExit) as error:  # whatever an environment or OpenGL raises
+            close_env(self._task, env)
             problem = f"{type(error).__name__}: {_first_line(error)}"
             raise NoPictureError(f"{self._task} cannot draw itself here: {problem}") from error
         return _Filmed(env, self._pictures)

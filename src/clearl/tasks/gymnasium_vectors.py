@@ -19,6 +19,7 @@ from clearl.seeding import derive
 from clearl.spaces import MASK_FIELD, TaskSpec
 from clearl.tasks.actions import MASK_KEY, TaskActions
 from clearl.tasks.autoreset import NextStepAutoreset
+from clearl.tasks.calls import close_env
 from clearl.tasks.loop import FLOAT32_MAX
 from clearl.tasks.observations import ObservationWriter, TaskObservations
 from clearl.tasks.success import ANY_STEP, LAST_STEP, Successes
@@ -75,7 +76,7 @@ class GymnasiumVector:
         raise NotImplementedError("these environments have no state to go on from: get_state gave None")
 
     def close(self) -> None:
-        self._vector.close()
+        close_env(self._task, self._vector)
 
     def _after_next_step(
         self, observations: Any, info: Mapping[str, Any], reward: np.ndarray, terminated: np.ndarray,

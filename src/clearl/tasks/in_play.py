@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from clearl.errors import ConfigError
+from clearl.tasks.calls import close_env, env_call
 from clearl.tasks.parameters import split_task
 
 _NO_PARAMETERS = ("spec", "_np_random", "_np_random_seed")
@@ -33,8 +34,9 @@ def attributes_in_play(tasks: Sequence[str], make: Callable[[str], Any]) -> dict
     values = {task: {name: getattr(env.unwrapped, name) for name in found} for task, env in envs.items()}
     for task, env in envs.items():
         _check_settable(tasks, values[task])
-        _check_kept(tasks, env, values[task])
-        env.close()
+        with env_call(task, "play"):
+            _check_kept(tasks, env, values[task])
+        close_env(task, env)
     return values
 
 

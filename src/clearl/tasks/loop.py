@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from clearl.errors import EnvironmentFaultError
 from clearl.seeding import derive
+from clearl.tasks.calls import close_env
 from clearl.tasks.observations import ObservationWriter
 from clearl.tasks.success import Successes
 from clearl.types import EnvStep
@@ -157,7 +158,7 @@ class LoopEnvs:
     def close(self) -> None:
         envs, self._envs = self._envs, []
         for env in envs:
-            env.close()
+            close_env(self._task, env)
 
     def _check_finite(self, actions: np.ndarray) -> None:
         if actions.dtype.kind == "f" and not np.isfinite(actions).all():

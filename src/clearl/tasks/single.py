@@ -5,16 +5,15 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
-import sys
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from clearl.errors import ConfigError, EnvironmentFaultError, UnknownNameError
+from clearl.tasks.calls import close_env, kept_torch_defaults
 from clearl.tasks.construction import rebuild
 from clearl.tasks.exits import exits_raise
 from clearl.tasks.makers import find_maker
@@ -107,7 +106,7 @@ def _make_registered_vector(env_id: str, num_envs: int, keywords: dict[str, Any]
     import gymnasium
 
     try:
-        with _kept_torch_defaults():
+        with kept_torch_defaults(), exits_raise():
             return gymnasium.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **keywords)
     except ModuleNotFoundError as error:
         raise ConfigError(f"Gymnasium cannot make {env_id!r}: {error}; install it or correct its name") from error
@@ -135,11 +134,12 @@ def check_parameters(task: str) -> None:
         cause = error.__cause__ or error
         raise ConfigError(f"task {task!r} is outside of what {env_id} takes: {_first_line(cause)}") from error
     try:
-        finite = _plays_finite(env)
-    except Exception as error:  # whatever a user's environment raises
+        with kept_torch_defaults(), exits_raise():
+            finite = _plays_finite(env)
+    except (Exception, SystemExit) as error:  # whatever a user's environment raises
         raise ConfigError(f"task {task!r} is outside of what {env_id} takes: {_first_line(error)}") from error
     finally:
-        env.close()
+        close_env(task, env)
     if not finite:
         raise ConfigError(f"task {task!r} is outside of what {env_id} takes: it gives NaN or infinity")
 
@@ -172,14 +172,14 @@ def list_parameters(task: str) -> Parameters:
     try:
         return known_parameters(env, env_keywords(env_id))
     finally:
-        env.close()
+        close_env(task, env)
 
 
 def _make_id(env_id: str, **options: Any) -> Any:
     import gymnasium
 
     try:
-        with _kept_torch_defaults(), exits_raise():
+        with kept_torch_defaults(), exits_raise():
             if (maker := find_maker(env_id)) is not None:
                 return maker(**options)
             # Our own checks name task, slot and step; Gymnasium's would repeat them and slow down the first steps.
@@ -199,16 +199,3 @@ def _make_id(env_id: str, **options: Any) -> Any:
     except (Exception, SystemExit) as error:  # whatever a user's environment raises is shown with its traceback
         problem = f"it could not be made: {type(error).__name__}: {error}\n{traceback.format_exc().rstrip()}"
         raise EnvironmentFaultError(env_id, 0, 0, problem) from error
-
-
-@contextmanager
-def _kept_torch_defaults() -> Iterator[None]:
-    """Undo changes of torch's global defaults by an environment's constructor: the learner may share the process."""
-    torch = sys.modules.get("torch")
-    before = torch and (torch.is_grad_enabled(), torch.get_default_dtype())
-    try:
-        yield
-    finally:
-        if torch and before:
-            torch.set_grad_enabled(before[0])
-            torch.set_default_dtype(before[1])
