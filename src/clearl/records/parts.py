@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,10 +22,12 @@ from pathlib import Path
 
 from clearl.errors import CorruptFileError
 from clearl.records.schema import METRICS_FILE, continued_row, decode, encode
-from clearl.storage.files import write_atomically
+from clearl.storage.files import link_or_copy, read_plain, write_atomically
 
 PART_NBYTES = 1 << 25
 """The size in bytes at which the rows of `metrics.jsonl` are closed as a part."""
+MOST_ROWS_NBYTES = 1 << 32
+"""The most bytes of closed parts that one reader unpacks: a few small files of a stranger may hold terabytes."""
 _MOST_PART_NBYTES = 1 << 30
 _NAME = re.compile(r"metrics-(\d{15})\.jsonl\.zst")
 _UNFINISHED = re.compile(r"metrics(-\d{15})?\.jsonl(\.zst)?\.\d+\.tmp")
@@ -46,11 +49,11 @@ class RowPart:
         import zstandard
 
         try:
-            data = self.path.read_bytes()
+            data = read_plain(self.path, cap_nbytes=_MOST_PART_NBYTES)
             if zstandard.frame_content_size(data) != self.end - self.start or self.end - self.start > _MOST_PART_NBYTES:
                 raise CorruptFileError(f"{self.path} does not hold the rows from byte {self.start} to {self.end}")
             return zstandard.ZstdDecompressor().decompress(data)
-        except (OSError, zstandard.ZstdError) as error:
+        except zstandard.ZstdError as error:
             raise CorruptFileError(f"{self.path} is damaged ({error}); put it back from a copy") from None
 
 
@@ -61,6 +64,8 @@ class RowFiles:
         """Open the `metrics.jsonl` at `path`; `FileNotFoundError` if there is none."""
         self.path, self._file = path, os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
+            if not stat.S_ISREG(os.fstat(self._file).st_mode):
+                raise CorruptFileError(f"{path} is no plain file")
             self.start, self._header_nbytes = read_start(self._file, path)
             self.end = self.start + os.fstat(self._file).st_size - self._header_nbytes
             self.parts = find_parts(path, self.start)
@@ -75,10 +80,17 @@ class RowFiles:
         os.close(self._file)
 
     def chunks(self, start: int = 0) -> Iterator[bytes | RowPart]:
-        """Yield the bytes from `start` on, file by file; for an unreadable part, yield the `RowPart` itself."""
+        """Yield the bytes from `start` on, file by file; for an unreadable part, yield the `RowPart` itself.
+
+        Parts beyond `MOST_ROWS_NBYTES` count as unreadable.
+        """
+        unpacked = 0
         for part in self.parts:
             if part.end > start:
+                unpacked += part.end - part.start
                 try:
+                    if unpacked > MOST_ROWS_NBYTES:
+                        raise CorruptFileError(f"{self.path}: its parts hold more than {MOST_ROWS_NBYTES:,} bytes")
                     yield part.read()[max(0, start - part.start) :]
                 except CorruptFileError:
                     yield part
@@ -132,10 +144,15 @@ def _rows_nbytes(part: Path) -> int:
     import zstandard
 
     try:
-        with open(part, "rb") as file:
-            return max(0, zstandard.frame_content_size(file.read(_MOST_FRAME_HEADER_NBYTES)))
+        file = os.open(part, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not block
+    except OSError:
+        return 0
+    try:
+        return max(0, zstandard.frame_content_size(os.read(file, _MOST_FRAME_HEADER_NBYTES)))
     except (OSError, zstandard.ZstdError):
         return 0
+    finally:
+        os.close(file)
 
 
 def close_part(path: Path, file: int) -> None:
@@ -156,6 +173,17 @@ def reopen_part(path: Path, position: int) -> None:
             if part.start <= position < part.end:
                 rows = part.read()[: position - part.start]
                 write_atomically(path, (_header(part.start) if part.start else b"") + rows)
+
+
+def copy_rows(path: Path, target: Path, position: int) -> None:
+    """Copy the rows before `position` to a `metrics.jsonl` at `target`; whole parts are linked where possible."""
+    with RowFiles(path) as files:
+        whole = [part for part in files.parts if part.end <= position]
+        start = whole[-1].end if whole else 0
+        for part in whole:
+            part.read()  # raises if it is damaged
+            link_or_copy(part.path, _part_path(target, part.start))
+        write_atomically(target, (_header(start) if start else b"") + files.read(start, position))
 
 
 def remove_parts(path: Path, start: int = 0) -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import overload
 
 from clearl.errors import CorruptFileError
-from clearl.records.parts import RowFiles, RowPart
+from clearl.records.parts import MOST_ROWS_NBYTES, RowFiles, RowPart
 from clearl.records.run_dir import read_meta
 from clearl.records.schema import Row, decode
+from clearl.storage.files import read_plain
 
 _THIN_EVERY = 20
 _TRAIN_MARK = b'"kind":"train"'
@@ -59,7 +60,7 @@ def _all_bytes(path: Path) -> tuple[bytes, int, dict[int, str]]:
     except FileNotFoundError:
         return b"", 0, {}
     except CorruptFileError:  # the first row: what was before it is unknown
-        data = path.read_bytes()
+        data = read_plain(path, cap_nbytes=MOST_ROWS_NBYTES)
         return data, len(data), {1: str(path)}
 
 

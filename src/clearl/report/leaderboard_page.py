@@ -27,10 +27,12 @@ _ABOUT = (
 def write_leaderboard(entries: Sequence[Entry], out: Path, *, command: str) -> None:
     """Write index.html, leaderboard.md and leaderboard.json into the directory `out`."""
     out.mkdir(parents=True, exist_ok=True)
-    (out / "index.html").write_text(_html(entries, command), encoding="utf-8")
-    (out / "leaderboard.md").write_text(_markdown(entries, command), encoding="utf-8")
+    (out / "index.html").write_text(_html(entries, command), encoding="utf-8", errors="backslashreplace")
+    (out / "leaderboard.md").write_text(_markdown(entries, command), encoding="utf-8", errors="backslashreplace")
     data = [entry.to_json() for entry in entries]
-    (out / "leaderboard.json").write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (out / "leaderboard.json").write_text(
+        json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8", errors="backslashreplace"
+    )
 
 
 def cells(entry: Entry) -> list[str]:

@@ -62,7 +62,7 @@ def write_page(
 </body>
 </html>
 """
-    path.write_text(html, encoding="utf-8")
+    path.write_text(html, encoding="utf-8", errors="backslashreplace")  # names of directories may be no UTF-8
 
 
 def inline_svg(svg: str, prefix: str, title: str) -> str:

@@ -234,7 +234,7 @@ def write_tables(tables: Sequence[Table], out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for table in tables:
         for suffix, text in (("md", table.to_markdown()), ("csv", table.to_csv()), ("tex", table.to_latex())):
-            (out / f"{table.name}.{suffix}").write_text(text, encoding="utf-8")
+            (out / f"{table.name}.{suffix}").write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def _best(names: Sequence[str], stats: Sequence[Sequence[Stat | None]], which: str) -> list[list[bool]]:

@@ -32,6 +32,24 @@ def write_atomically(path: Path, data: bytes) -> None:
         raise storage_error(path, error, needed=len(data)) from error
 
 
+def copy_file(source: Path, target: Path) -> int:
+    """Copy the content of a file; return its size in bytes. `StorageError` if it fails."""
+    try:
+        shutil.copyfile(source, target)
+        return target.stat().st_size
+    except OSError as error:
+        raise storage_error(target, error, needed=source.stat().st_size) from error
+
+
+def link_or_copy(source: Path, target: Path) -> int:
+    """Link a file that is never written to again, or copy it; return the bytes that were copied."""
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        return copy_file(source, target)
+    return 0
+
+
 def sync_directory(path: Path | str) -> None:
     """Make the names in a directory survive a power cut."""
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -13,7 +13,7 @@ import pytest
 
 from clearl.errors import CorruptFileError
 from clearl.records import MetricsWriter, eval_row, follow, read_rows, resume_row, scan_rows
-from clearl.records.parts import RowFiles, rows_nbytes
+from clearl.records.parts import RowFiles, copy_rows, rows_nbytes
 from clearl.records.table import MetricsTable
 from clearl.records.writer import check_position
 
@@ -232,3 +232,65 @@ def test_a_kill_at_every_write_loses_and_doubles_nothing(tmp_path: Path) -> None
                 writer.write(_row(frames))
         assert _frames(out) == list(range(50))
     assert moment > 20
+
+
+@pytest.mark.parametrize("kind", ["fifo", "zero"])
+def test_a_part_that_is_no_plain_file_is_damage_and_is_not_read(tmp_path: Path, kind: str) -> None:
+    positions = _write(tmp_path, 60)
+    file = tmp_path / "metrics.jsonl"
+    first, *_ = sorted(tmp_path.glob("metrics-*.jsonl.zst"))
+    with RowFiles(file) as files:
+        lost = positions.index(files.parts[0].end) + 1
+    first.unlink()
+    os.mkfifo(first) if kind == "fifo" else first.symlink_to("/dev/zero")
+    assert [row["frames"] for row in scan_rows(file).rows] == list(range(lost, 60))
+    assert scan_rows(file).damaged_lines == [1]
+    assert [row["frames"] for row in follow(file).rows] == list(range(lost, 60))
+    with pytest.raises(CorruptFileError, match=f"{first.name} is damaged or gone"):
+        read_rows(file)
+    check_position(tmp_path, positions[-1])  # training goes on
+    with pytest.raises(CorruptFileError, match=f"{first.name} is no plain file"):
+        copy_rows(file, tmp_path / "copy" / "metrics.jsonl", positions[-1])
+
+
+@pytest.mark.parametrize("kind", ["fifo", "directory"])
+def test_a_metrics_file_that_is_no_plain_file_is_refused(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "metrics.jsonl"
+    os.mkfifo(file) if kind == "fifo" else file.mkdir()
+    for read in (scan_rows, read_rows):
+        with pytest.raises(CorruptFileError, match=r"metrics\.jsonl (is no plain file|cannot be read: Is a directory)"):
+            read(file)
+    assert follow(file).rows == []
+
+
+def test_parts_that_unpack_to_too_much_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write(tmp_path, 60)
+    file = tmp_path / "metrics.jsonl"
+    with RowFiles(file) as files:
+        first, second, *others = files.parts
+        own = files.end - files.start
+    monkeypatch.setattr("clearl.records.parts.MOST_ROWS_NBYTES", second.end)
+    with RowFiles(file) as files:
+        chunks = list(files.chunks())
+        assert [len(chunk) for chunk in chunks if isinstance(chunk, bytes)] == [
+            first.end, second.end - first.end, own
+        ]  # fmt: skip
+        assert [chunk for chunk in chunks if not isinstance(chunk, bytes)] == others
+    scan = scan_rows(file)
+    assert scan.damaged_lines and 0 < len(scan.rows) < 30
+
+
+def test_a_copy_up_to_any_row_has_those_rows_and_shares_whole_parts(tmp_path: Path, plain: Path) -> None:
+    (tmp_path / "a").mkdir()
+    positions = _write(tmp_path / "a", 60)
+    for count in (0, 1, 8, 24, 59, 60):
+        out = tmp_path / f"copy-{count}"
+        out.mkdir()
+        position = positions[count - 1] if count else 0
+        copy_rows(tmp_path / "a" / "metrics.jsonl", out / "metrics.jsonl", position)
+        assert _frames(out) == list(range(count)) and rows_nbytes(out / "metrics.jsonl") == position
+        assert all(part.stat().st_nlink > 1 for part in out.glob("metrics-*.zst"))
+        with MetricsWriter(out, position=position, part_nbytes=SMALL_NBYTES) as writer:
+            writer.write(_row(count))
+        assert _frames(out) == list(range(count + 1))
+    assert _frames(tmp_path / "a") == list(range(60)) and len(list((tmp_path / "copy-60").glob("*.zst"))) >= 6

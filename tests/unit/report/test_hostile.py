@@ -14,7 +14,7 @@ from rich.console import Console
 
 from clearl.errors import ReportError
 from clearl.records.schema import METRICS_FILE
-from clearl.report import headline, make_report, summarise_runs, summary_table
+from clearl.report import headline, make_leaderboard, make_report, summarise_runs, summary_table
 from clearl.report.markup import csv_text, latex, markdown, shell_line
 from clearl.report.names import clean_name
 
@@ -146,6 +146,35 @@ def test_what_is_no_regular_file_is_refused_without_being_read(make_run, name, k
         (path / name).mkdir()
     with pytest.raises(ReportError, match=f"{name} is not a regular file"):
         summarise_runs([path])
+
+
+@pytest.mark.parametrize("kind", ["fifo", "zero", "directory"])
+def test_a_closed_part_that_is_no_regular_file_is_left_out_and_counted(make_run, monkeypatch, kind):
+    monkeypatch.setattr("clearl.records.writer.PART_NBYTES", 1000)
+    path = make_run("clear", 0)
+    first, *others = sorted(path.glob("metrics-*.jsonl.zst"))
+    assert others
+    first.unlink()
+    if kind == "fifo":
+        os.mkfifo(first)
+    elif kind == "zero":
+        first.symlink_to("/dev/zero")
+    else:
+        first.mkdir()
+    summary = summarise_runs([path])
+    assert any("1 damaged rows were left out" in note for note in summary.notes)
+    assert summary.arms["clear"].tasks["a"]["final"].mean == 1.0
+
+
+def test_runs_below_a_directory_whose_name_is_no_utf_8(make_run, tmp_path):
+    make_run("clear", 0, evals_per_visit=2)
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/runs-\xff"))
+    make_run.root.rename(odd)
+    make_report([odd], odd / "report")
+    assert json.loads((odd / "report" / "summary.json").read_text())["arms"]["clear"]
+    assert "runs-\\udcff" in (odd / "report" / "index.html").read_text()
+    make_leaderboard([odd], odd / "board", command=str(odd))
+    assert "</html>" in (odd / "board" / "index.html").read_text()
 
 
 def test_a_file_that_is_too_large_is_refused(make_run):
