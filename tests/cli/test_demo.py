@@ -51,7 +51,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on_and_a_report(tmp_path: Path):
             if "segment" in line and len(seen) == 2:
                 process.send_signal(signal.SIGINT)
         assert process.wait() == INTERRUPTED, "".join(seen)
-    assert "the same command goes on from here" in seen[-1]
+    assert "the same command resumes" in seen[-1]
     meta = json.loads((tmp_path / "runs" / "sequential-seed-0" / "meta.json").read_text())
     assert meta["status"] == "interrupted"
     assert not (tmp_path / "runs" / "clear-seed-0").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -40,8 +41,10 @@ def test_files_run_one_after_the_other_and_end_in_a_report_each(tmp_path: Path) 
     assert (out / "status.txt").read_text() == "4 of 4 runs finished\n"
     for name in ("one", "two"):
         assert f"the study {name}" in (out / "reports" / name / "index.html").read_text()
+    shutil.rmtree(out / "reports")  # as after a batch system, which only runs
     again = sweep(*map(str, files), "--out", str(out))
     assert again.returncode == 0 and "4 of 4 runs are finished already" in again.stdout
+    assert all((out / "reports" / name / "index.html").is_file() for name in ("one", "two"))
 
 
 def test_the_commands_for_a_batch_system_run_as_they_are(tmp_path: Path) -> None:
@@ -80,7 +83,7 @@ def test_an_interrupted_sweep_goes_on_where_it_was_and_ends_in_a_report(tmp_path
             time.sleep(0.05)
         first.send_signal(signal.SIGINT)
         told, _ = first.communicate(timeout=120)
-    assert first.returncode == 130 and told.endswith("stopped; the same command goes on from here\n")
+    assert first.returncode == 130 and told.endswith("stopped; the same command resumes\n")
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=280)
     assert done.returncode == 0, done.stderr
     assert (out / "status.txt").read_text() == "2 of 2 runs finished\n"

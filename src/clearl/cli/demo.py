@@ -62,6 +62,6 @@ def main(argv: list[str]) -> int:
     begun = [path for path in paths.values() if holds_run(path)]
     show_report(begun, Path(args.report), title="Forgetting and its cure")
     if status == "interrupted":
-        print("stopped; the same command goes on from here")
+        print("stopped; the same command resumes")
         return INTERRUPTED
     return 0

@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
             title = f"{args.name} ({EXPERIMENTS[args.name].paper}), {sequence}"
             show_report(done, out / "reports" / args.name / sequence, title=title, paper=True)
     if not complete:
-        print("stopped; the same command goes on from here")
+        print("stopped; the same command resumes")
     return 0 if complete else INTERRUPTED
 
 

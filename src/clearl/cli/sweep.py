@@ -24,7 +24,7 @@ class SweepArgs:
 
     files: Annotated[tuple[str, ...], POSITIONAL, "sweep files, in the order in which they are run"]
     out: Annotated[str, "where runs and reports go"] = "runs/sweep"
-    jobs: Annotated[int | None, Between(1, 1024), "runs at once; default: one for each core"] = None
+    jobs: Annotated[int | None, Between(1, 1024), "runs at once; default: a core for each process of a run"] = None
     dry_run: Annotated[bool, "only list the runs"] = False
     imports: Annotated[tuple[str, ...], "modules to import first; those that a file names need to be among them"] = ()
     trust: Trust = False
@@ -55,9 +55,9 @@ def main(argv: list[str]) -> int:
         return 0
 
     from clearl.cli.showing import show_report
-    from clearl.reproduce.runner import is_finished, run_all
+    from clearl.reproduce.runner import default_jobs, is_finished, run_all
 
-    jobs = args.jobs or cores()
+    jobs = args.jobs or default_jobs(runs, cores())
     print(f"{len(runs)} runs, {jobs} at a time, in {out}", flush=True)
     try:
         complete = run_all(runs, out, jobs=jobs)
@@ -67,5 +67,5 @@ def main(argv: list[str]) -> int:
             if done:
                 show_report(done, out / "reports" / sweep.name, title=sweep.title)
     if not complete:
-        print("stopped; the same command goes on from here")
+        print("stopped; the same command resumes")
     return 0 if complete else INTERRUPTED

@@ -12,6 +12,7 @@ from clearl.config.engine import (
     load_yaml,
     parse_yaml,
     settings_of,
+    shown,
 )
 from clearl.config.layers import (
     PRESETS_DIR,
@@ -31,6 +32,6 @@ from clearl.config.run import FOREVER, MAY_CHANGE, RunConfig, names_tagged, sett
 __all__ = [
     "FOREVER", "MAY_CHANGE", "PRESETS_DIR", "Between", "Count", "Lambda", "Positive", "RunConfig", "Setting", "Share",
     "Tag", "Weight", "diff", "from_yaml", "load_preset", "load_settings", "load_yaml", "names_tagged", "owned_settings",
-    "parse_settings", "parse_yaml", "preset_names", "resolve", "settings", "settings_of", "to_yaml",
-    "with_alternatives_unset",
+    "parse_settings", "parse_yaml", "preset_names", "resolve", "settings", "settings_of", "shown",
+    "to_yaml", "with_alternatives_unset",
 ]  # fmt: skip

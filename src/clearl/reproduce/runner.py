@@ -14,13 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from clearl.config import MAY_CHANGE, diff, from_yaml, to_yaml
+from clearl.config import MAY_CHANGE, RunConfig, diff, from_yaml, to_yaml
 from clearl.errors import RunDirectoryError, WorkerError
 from clearl.records.run_dir import CONFIG_FILE, RunDir, holds_run, read_meta
 from clearl.records.schema import METRICS_FILE
 from clearl.reproduce.catalog import FORGETS
 from clearl.reproduce.planned import PlannedRun, config_path, forget_commands, plain_frames, run_command
 from clearl.runtimes.host import ALLOCATOR_ENVIRONMENT, StopFlag, stop_on_signals
+from clearl.runtimes.local.processes import SLOTS_IF_SMALL
 
 
 @dataclass
@@ -67,6 +68,17 @@ def run_all(runs: Sequence[PlannedRun], out: Path, *, jobs: int, say: Report = p
         first = failures[0]
         raise WorkerError(f"{len(failures)} runs failed; {first.run.path} ends with:\n{_tail(first.log)}")
     return not stop
+
+
+def default_jobs(runs: Sequence[PlannedRun], cores: int) -> int:
+    """Return how many runs leave a core to each of their processes: the learner and its workers, or one `inline`."""
+    return max(1, cores // max(_processes(run.config, cores) for run in runs))
+
+
+def _processes(config: RunConfig, cores: int) -> int:
+    if config.runtime == "inline":
+        return 1
+    return 1 + (config.workers or max(1, min(cores - 1, config.slots // SLOTS_IF_SMALL)))
 
 
 def _short(run: PlannedRun) -> str:

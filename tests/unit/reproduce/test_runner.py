@@ -9,7 +9,7 @@ import pytest
 from clearl.errors import RunDirectoryError, WorkerError
 from clearl.reproduce.catalog import planned_runs
 from clearl.reproduce.planned import PlannedRun
-from clearl.reproduce.runner import Status, is_finished, run_all
+from clearl.reproduce.runner import Status, default_jobs, is_finished, run_all
 
 
 def a_run(**changes: object) -> PlannedRun:
@@ -36,6 +36,20 @@ def test_a_finished_run_of_other_settings_is_not_taken_for_the_planned_one(tmp_p
     assert run_all([a_run(eval_episodes=3)], tmp_path, jobs=1, say=lambda text: None)  # does not touch learning
     with pytest.raises(RunDirectoryError, match=r"seed-0 holds .* \(entropy_weight: 0\.03 there, 0\.5 planned\)"):
         run_all([a_run(entropy_weight=0.5)], tmp_path, jobs=1, say=lambda text: None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "cores", "jobs"),
+    [
+        ({"runtime": "inline"}, 16, 16),
+        ({"runtime": "inline"}, 1, 1),
+        ({"runtime": "local", "slots": 64}, 16, 3),  # a learner and four workers
+        ({"runtime": "local", "slots": 64}, 2, 1),
+        ({"runtime": "local", "slots": 64, "workers": 7}, 16, 2),
+    ],
+)
+def test_by_default_each_process_of_a_run_has_a_core(changes: dict[str, object], cores: int, jobs: int) -> None:
+    assert default_jobs([a_run(runtime="inline"), a_run(**changes)], cores) == jobs
 
 
 def test_a_failed_run_shows_what_it_said(tmp_path: Path) -> None:

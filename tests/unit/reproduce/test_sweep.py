@@ -89,7 +89,7 @@ def test_commands_are_for_a_shell(tmp_path: Path) -> None:
         ("grids: {slots: [1]}", "did you mean 'grid'"),
         ("grid: {slots: 32}", "must be a list"),
         ("grid: {slotz: [32]}", "slotz"),
-        ("grid: {slots: [0]}", "slots must be"),
+        ("grid: {slots: [0]}", "mine.yaml: [slots=0]: slots must be"),
         ("arms: {clearr: }", "did you mean 'clear"),
         ("arms: 3", "arms must map"),
         ("seeds: 0", "seeds must be"),
@@ -99,13 +99,50 @@ def test_commands_are_for_a_shell(tmp_path: Path) -> None:
         ("random: {samples: 2, settings: {learning_rate: {low: 0.0, high: 1.0, log: true}}}", "low > 0"),
         ("arms: {'a/b': {method: clear}, 'a-of-b': {method: clear}}", "twice"),
         ("seeds: [1, 1]", "twice"),
-        ("grid: {slots: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], seed: [1, 2]}\nseeds: 100000", "more than 100,000 runs"),
+        ("grid: {slots: [1, 2]}\nseeds: 100000", "more than 100,000 runs"),
+        ("grid: {seed: [1, 2]}", "grid must not set seed: seeds gives it"),
+        ("arms: {a: {method: clear, seed: 3}}", "arm a must not set seed"),
+        ("random: {samples: 2, settings: {seed: [1, 2]}}", "random: settings must not set seed"),
+        ("grid: {tasks: [[breakout]]}\norders: [[breakout, asterix]]", "grid must not set tasks: orders gives it"),
+        ("arms: [{clear: {method: clear}}]", "arms must map names to values, got [{"),
+        ("arms: [[clear]]", "arms must map"),
+        ("arms: {}", "arms must name at least one arm"),
+        ("arms: []", "arms must name at least one arm"),
+        ("preset: [minatar]", "preset must be a text or none, got ['minatar']"),
+        ("title: [a]", "title must be a text or none"),
+        ("seeds: true", "seeds must be their number"),
+        ("seeds: [true]", "seeds must be their number"),
+        ("seeds: 1000000000000", "seeds must be 1 to 100,000"),
+        ("random: {samples: true, settings: {slots: [1]}}", "random: samples must be a whole number"),
+        ("random: {samples: 1000000000, settings: {slots: [1]}}", "random: samples must be a whole number between"),
+        ("random: {samples: 2, seed: x, settings: {slots: [1]}}", "random: seed must be a whole number"),
+        ("random: {samples: 2, sead: 1, settings: {slots: [1]}}", "did you mean 'seed'"),
+        ("random: {seed: 2, settings: {slots: [1]}}", "random must have samples and settings"),
+        ("random: {samples: 2, settings: {learning_rate: {low: a, high: b}}}", "learning_rate: low must be a number"),
+        ("random: {samples: 2, settings: {learning_rate: {low: 1, high: .inf}}}", "high must be a number"),
+        ("random: {samples: 2, settings: {slots: {low: 1, high: 2, whole: 1}}}", "whole must be true or false"),
+        (
+            "grid: {" + ", ".join(f"key{k}: [1, 2, 3, 4, 5, 6, 7, 8, 9]" for k in range(12)) + "}",
+            "more than 100,000",
+        ),
     ],
 )
 def test_a_mistake_is_named(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ClearlError) as caught:
         sweep(tmp_path, text)
     assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_seed_among_the_settings_is_refused_where_it_would_be_overridden(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("settings: {seed: 7}")
+    with pytest.raises(ClearlError, match="settings must not set seed: seeds gives it"):
+        load_sweep(tmp_path / "mine.yaml")
+
+
+def test_a_range_may_be_written_as_people_write_numbers(tmp_path: Path) -> None:
+    """YAML reads 1e-4 as a text."""
+    runs = sweep(tmp_path, "random: {samples: 9, settings: {learning_rate: {low: 1e-4, high: 2e-4}}}").runs
+    assert all(1e-4 <= run.config.learning_rate <= 2e-4 for run in runs)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
