@@ -97,6 +97,14 @@ def test_experiments_are_a_list_in_the_reference(site: Path) -> None:
     assert [name for name in EXPERIMENTS if f"<li><code>{name}</code>" not in commands] == []
 
 
+def test_every_program_of_the_examples_is_on_the_site(site: Path) -> None:
+    page = (site / "examples" / "programs.html").read_text()
+    programs = [path.name for path in (ROOT / "examples").glob("*.py")]
+    assert len(programs) >= 4
+    assert [name for name in programs if f"examples/{name}</span>" not in page] == []
+    assert len(re.findall(r"<h2", page)) == len(programs)
+
+
 def test_search_works_from_files_without_a_server(site: Path, open_tab) -> None:
     tab = open_tab((site / "index.html").as_uri())
     tab.page.focus("input.md-search__input")  # loads the index

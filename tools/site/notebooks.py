@@ -1,4 +1,4 @@
-"""Pages out of the notebooks in examples/, with their outputs."""
+"""Pages out of examples/: a page for each notebook, with its outputs, and one for all programs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,21 @@ from pathlib import Path
 from typing import Any
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+PROGRAMS = "# Complete programs\n\nCopy one and change it. The tests run each of them."
 
 
 def pages() -> dict[str, str]:
     """Return the text of each page by its path below docs/."""
-    return {f"examples/{path.stem}.md": _notebook(path) for path in sorted(EXAMPLES.glob("*.ipynb"))}
+    notebooks = {f"examples/{path.stem}.md": _notebook(path) for path in sorted(EXAMPLES.glob("*.ipynb"))}
+    programs = "\n\n".join([PROGRAMS, *map(_program, sorted(EXAMPLES.glob("*.py")))])
+    return {**notebooks, "examples/programs.md": programs}
+
+
+def _program(path: Path) -> str:
+    """Return a program below its docstring, which names it."""
+    head, _, code = path.read_text(encoding="utf-8").removeprefix('"""').partition('"""\n')
+    name, _, about = head.partition(": ")
+    return f'## {name}\n\n{about[0].upper()}{about[1:]}\n\n```python title="examples/{path.name}"\n{code.strip()}\n```'
 
 
 def _notebook(path: Path) -> str:
