@@ -79,6 +79,19 @@ class Orders:
             self._good += 1
 
 
+def faulty_config(**changes: Any) -> RunConfig:
+    """A run without an end on environments that misbehave as told."""
+    faulty = {"suite": "gym:Faulty-v0", "tasks": (), "torso": "mlp", "imports": ("faulty_envs",), **changes}
+    return small_config(**{**vars(ENDLESS), "worker_timeout_s": 3.0, **faulty})
+
+
+def assert_saved_to_the_end(out: Path) -> int:
+    """Assert that the newest checkpoint holds all updates that were recorded; return their frames."""
+    frames = state(out)["learner"]["state"]["counters"]["frames"]
+    assert frames == rows(out, "train")[-1]["frames"]
+    return frames
+
+
 def run_with_faults(
     tmp_path: Path,
     patch: pytest.MonkeyPatch,
@@ -88,8 +101,7 @@ def run_with_faults(
 ) -> RunConfig:
     """A run whose environments misbehave as told; it is stopped when all has been made good."""
     patch.setenv("FAULTS", str(tmp_path))
-    faulty = {"suite": "gym:Faulty-v0", "tasks": (), "torso": "mlp", "imports": ("faulty_envs",), **changes}
-    config = small_config(**{**vars(ENDLESS), "worker_timeout_s": 3.0, **faulty})
+    config = faulty_config(**changes)
     listeners = [Orders(tmp_path, names), *listeners]
     assert run(config, tmp_path / "run", console=False, listeners=listeners).status == "interrupted"
     assert_exact(tmp_path / "run", config)

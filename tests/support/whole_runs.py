@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import signal
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from multiprocessing.context import ForkServerContext
@@ -59,6 +60,7 @@ def start(config: RunConfig, out: Path, *, environ: Mapping[str, str] | None = N
 
 
 def _run(config: RunConfig, out: Path, environ: Mapping[str, str]) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as from a terminal, also if the tests run under nohup
     os.environ.update(environ)
     run(config, out, console=False)
 

@@ -5,32 +5,73 @@ from __future__ import annotations
 import math
 import os
 import re
-import shlex
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from clearl.config import MAY_CHANGE, RunConfig, diff, from_yaml, to_yaml
 from clearl.errors import RunDirectoryError, WorkerError
 from clearl.records.run_dir import CONFIG_FILE, RunDir, holds_run, read_meta
 from clearl.records.schema import METRICS_FILE
+from clearl.records.shield import Shield
+from clearl.reproduce import tied
 from clearl.reproduce.catalog import FORGETS
 from clearl.reproduce.planned import PlannedRun, config_path, forget_commands, plain_frames, run_command
 from clearl.runtimes.host import ALLOCATOR_ENVIRONMENT, StopFlag, stop_on_signals
 from clearl.runtimes.local.processes import SLOTS_IF_SMALL
+from clearl.storage.files import write_atomically
 
 
-@dataclass
-class _Child:
-    run: PlannedRun
-    process: subprocess.Popen[bytes]
-    log: Path
+class _Job:
+    """A planned run in a process of its own, or in several one after the other."""
+
+    def __init__(self, run: PlannedRun, out: Path) -> None:
+        path = out / run.path
+        self.run, self.log = run, path.with_name(path.name + ".log")
+        write_configs([run], out)
+        self._commands, self._asked_to_stop = _commands(run, config_path(path), path), False
+        self._process = self._begin()
+
+    def has_ended(self, stop: StopFlag) -> bool:
+        """Return whether its last process has exited, or one that none follows; start the next one if that is due."""
+        if self._process.poll() is None:
+            return False
+        if self._process.returncode != 0 or stop or not self._commands:
+            return True
+        self._process = self._begin()
+        return False
+
+    @property
+    def succeeded(self) -> bool:
+        """True if all of its processes have exited, each with code 0."""
+        return self._process.returncode == 0 and not self._commands
+
+    def stop(self) -> None:
+        """Ask for a checkpoint and the end, once: a second signal would end it without."""
+        if not self._asked_to_stop and self._process.poll() is None:
+            self._process.terminate()
+        self._asked_to_stop = True
+
+    def wait(self) -> None:
+        """Wait for the end of its process."""
+        self._process.wait()
+
+    def _begin(self) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", **ALLOCATOR_ENVIRONMENT}  # several runs share the cores
+        command = [*_TIED, str(os.getpid()), sys.executable, "-m", *self._commands.pop(0)]
+        with open(self.log, "ab") as file:
+            # A process group of its own: Ctrl-C reaches us only, and we pass it on once.
+            return subprocess.Popen(
+                command, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment,
+                process_group=0,
+            )  # fmt: skip
 
 
+_TIED = (sys.executable, "-I", "-S", tied.__file__)
 Report = Callable[[str], None]
 
 
@@ -47,23 +88,24 @@ def run_all(runs: Sequence[PlannedRun], out: Path, *, jobs: int, say: Report = p
     status = Status(out, total=len(runs), done=len(runs) - len(waiting))
     if status.done:
         say(f"{status.done} of {status.total} runs are finished already")
-    children: list[_Child] = []
-    failures: list[_Child] = []
-    with stop_on_signals() as stop:
-        while (waiting and not stop) or children:
-            while waiting and len(children) < jobs and not stop:
-                children.append(_start(waiting.pop(0), out))
-            child = _wait_for_one(children, stop, lambda: status.write([c.run for c in children], waiting))
-            if child is None:
+    shield = Shield("status.txt")
+    running: list[_Job] = []
+    failures: list[_Job] = []
+    with stop_on_signals() as stop, _none_left_behind(running):
+        while (waiting and not stop) or running:
+            while waiting and len(running) < jobs and not stop:
+                running.append(_Job(waiting.pop(0), out))
+            job = _wait_for_one(running, stop, lambda: shield.call(status.write, [job.run for job in running], waiting))
+            if job is None:
                 continue
-            children.remove(child)
-            if child.process.returncode == 0:
+            running.remove(job)
+            if job.succeeded:
                 status.finished()
-                say(f"[{status.done}/{status.total}] {_short(child.run)}")
+                say(f"[{status.done}/{status.total}] {_short(job.run)}")
             elif not stop:
-                failures.append(child)
-                say(f"failed: {_short(child.run)}; its output is in {child.log}")
-        status.write([], waiting)
+                failures.append(job)
+                say(f"failed: {_short(job.run)}; its output is in {job.log}")
+        shield.call(status.write, [], waiting)
     if failures:
         first = failures[0]
         raise WorkerError(f"{len(failures)} runs failed; {first.run.path} ends with:\n{_tail(first.log)}")
@@ -106,9 +148,7 @@ class Status:
             return
         self._written = time.monotonic()
         self.out.mkdir(parents=True, exist_ok=True)
-        temporary = self.out / ".status.tmp"
-        temporary.write_text(self.line(running, waiting) + "\n", encoding="utf-8")
-        temporary.replace(self.out / "status.txt")
+        write_atomically(self.out / "status.txt", (self.line(running, waiting) + "\n").encode())
 
     def line(self, running: Sequence[PlannedRun], waiting: Sequence[PlannedRun]) -> str:
         parts = [f"{self.done} of {self.total} runs finished"]
@@ -166,47 +206,36 @@ def write_configs(runs: Sequence[PlannedRun], out: Path) -> None:
         config.write_text(to_yaml(run.config), encoding="utf-8")
 
 
-def _start(run: PlannedRun, out: Path) -> _Child:
-    path = out / run.path
-    write_configs([run], out)
-    config = config_path(path)
-    log = path.with_name(path.name + ".log")
-    command = _command(run, config, path)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **ALLOCATOR_ENVIRONMENT}  # several runs share the cores
-    with open(log, "ab") as file:
-        process = subprocess.Popen(
-            command, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment
-        )
-    return _Child(run, process, log)
-
-
-def _command(run: PlannedRun, config: Path, path: Path) -> list[str]:
+def _commands(run: PlannedRun, config: Path, path: Path) -> list[list[str]]:
+    """Return the commands of a run, one after the other."""
     if run.arm != FORGETS:
-        return [sys.executable, "-m", *run_command(run.config, config, path, arm=run.arm)]
+        return [run_command(run.config, config, path, arm=run.arm)]
     config.write_text(to_yaml(replace(run.config, tasks=run.config.tasks[:1])), encoding="utf-8")
-    parts = forget_commands(run.config, config, path, arm=run.arm)
-    lines = [shlex.join([sys.executable, "-m", *part]) for part in parts]
-    return ["/bin/sh", "-c", " && ".join([*lines[:-1], f"exec {lines[-1]}"])]
+    return forget_commands(run.config, config, path, arm=run.arm)
 
 
-def _wait_for_one(children: Sequence[_Child], stop: StopFlag, meanwhile: Callable[[], None]) -> _Child | None:
-    passed_on = False
-    while children:
-        if stop and not passed_on:
-            _terminate(children)
-            passed_on = True
-        for child in children:
-            if child.process.poll() is not None:
-                return child
+@contextmanager
+def _none_left_behind(running: Sequence[_Job]) -> Iterator[None]:
+    """End the jobs that run when the block ends, by an error of ours: as orphans they would keep their directories."""
+    try:
+        yield
+    finally:
+        for job in running:
+            job.stop()
+        for job in running:
+            job.wait()
+
+
+def _wait_for_one(running: Sequence[_Job], stop: StopFlag, meanwhile: Callable[[], None]) -> _Job | None:
+    while running:
+        for job in running:
+            if stop:
+                job.stop()
+            if job.has_ended(stop):
+                return job
         meanwhile()
         time.sleep(0.1)
     return None
-
-
-def _terminate(children: Sequence[_Child]) -> None:
-    for child in children:
-        if child.process.poll() is None:
-            child.process.send_signal(signal.SIGTERM)
 
 
 def _tail(log: Path, lines: int = 20) -> str:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import _exit  # the real one, also where environments get another
@@ -80,6 +81,11 @@ def _try_out() -> str:
     return exit_in_words(done.returncode) if done.returncode else ""
 
 
+_ONE_REQUEST_S = 1.0
+"""Signals this soon after the first are the same request: a terminal that closes sends two, batch systems may signal
+a process, its group, and the parent that passes it on."""
+
+
 class StopFlag:
     """True once the run was asked to stop; holds the signal."""
 
@@ -94,17 +100,21 @@ class StopFlag:
 def stop_on_signals() -> Iterator[StopFlag]:
     """Turn SIGINT, SIGTERM and SIGHUP into a flag while the block runs; only in the main thread.
 
-    SIGHUP comes when a terminal or a connection is lost; where it is ignored (`nohup`), it stays so.
+    A later SIGINT or SIGTERM ends the process at once. SIGHUP comes when a terminal or a connection is lost, and never
+    does that; where it is ignored (`nohup`), it stays so.
     """
-    flag = StopFlag()
+    flag, asked_at = StopFlag(), 0.0
     if threading.current_thread() is not threading.main_thread():
         yield flag
         return
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if flag.signal is not None:
+        nonlocal asked_at
+        now = time.monotonic()
+        if flag.signal is None:
+            flag.signal, asked_at = number, now
+        elif number != signal.SIGHUP and now - asked_at > _ONE_REQUEST_S:
             _exit(128 + number)
-        flag.signal = number
 
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:

@@ -64,6 +64,41 @@ def test_a_lost_terminal_asks_for_an_orderly_end_unless_that_is_ignored() -> Non
         signal.signal(signal.SIGHUP, before)
 
 
+class FakeClock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("sent", "ended_by"),
+    [
+        ([(0, signal.SIGHUP), (0.02, signal.SIGHUP)], []),  # a terminal that closes
+        ([(0, signal.SIGINT), (0.1, signal.SIGTERM)], []),  # a terminal, then the parent that passes it on
+        ([(0, signal.SIGINT), (0.9, signal.SIGINT), (1.1, signal.SIGINT)], [128 + signal.SIGINT]),
+        ([(0, signal.SIGTERM), (60, signal.SIGHUP)], []),  # the user who stopped it logs out
+        ([(0, signal.SIGHUP), (60, signal.SIGTERM)], [128 + signal.SIGTERM]),
+    ],
+)
+def test_signals_within_a_second_are_one_request_and_only_a_later_one_ends_the_process_at_once(
+    sent: list[tuple[float, signal.Signals]], ended_by: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, exits, before = FakeClock(), list[int](), signal.getsignal(signal.SIGHUP)
+    monkeypatch.setattr(host, "time", clock)
+    monkeypatch.setattr(host, "_exit", exits.append)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        with host.stop_on_signals() as stop:
+            for after_s, number in sent:
+                clock.now = 1000.0 + after_s
+                os.kill(os.getpid(), number)
+            assert stop.signal == sent[0][1] and exits == ended_by
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_closed_standard_descriptors_are_opened_and_no_others() -> None:
     code = "import os; from clearl.runtimes.host import open_standard_descriptors as op; "
     code += "[os.close(n) for n in range(3)]; op(); [os.fstat(n) for n in range(3)]; "
