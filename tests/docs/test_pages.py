@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import tomllib
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -30,25 +31,28 @@ def _code(page: Path) -> list[str]:
     return [*spans, *(line for block in blocks for line in block.splitlines())]
 
 
-def _flags() -> set[str]:
-    names = set(settings())
-    for verb in VERBS:
-        module = import_module(f"clearl.cli.{verb}")
-        for value in vars(module).values():
-            if isinstance(value, type) and dataclasses.is_dataclass(value) and value.__module__ == module.__name__:
-                names |= {field.name for field in dataclasses.fields(value)}
+@cache
+def _flags(verb: str) -> set[str]:
+    """The flags of a verb."""
+    names = set(settings()) if verb in ("run", "resume") else set()
+    module = import_module(f"clearl.cli.{verb}")
+    for value in vars(module).values():
+        if isinstance(value, type) and dataclasses.is_dataclass(value) and value.__module__ == module.__name__:
+            names |= {field.name for field in dataclasses.fields(value)}
     flags = {f"--{name.strip('_').replace('_', '-')}" for name in names}
     return flags | {flag.replace("--", "--no-", 1) for flag in flags} | {"--help", "--version"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_verbs_and_flags_exist(page: Path) -> None:
-    lines = [code for code in _code(page) if re.match(r"(\$ )?clearl [a-z]", code)]
-    verbs = {re.sub(r"^\$ ", "", line).split()[1] for line in lines}
-    assert verbs <= {*VERBS, "version"}
-    used = {flag for line in lines for flag in re.findall(r"(?<!\S)--[a-z][a-z-]+", line)}
+    own = OF_PAGE.get(page.name, set())
+    for line in (code.removeprefix("$ ") for code in _code(page) if re.match(r"(\$ )?clearl [a-z]", code)):
+        verb = line.split()[1]
+        assert verb in {*VERBS, "version"}, line
+        used = set(re.findall(r"(?<!\S)--[a-z][a-z-]+", line.partition(" && ")[0]))
+        assert verb == "version" or used <= _flags(verb) | own, line
     bare = {code.split()[0].split("=")[0] for code in _code(page) if re.match(r"--[a-z][a-z-]+( |$)", code)}
-    assert used | bare <= _flags() | OF_PAGE.get(page.name, set())
+    assert bare <= own.union(*map(_flags, VERBS))
 
 
 OF_PAGE = {
@@ -143,6 +147,14 @@ def test_every_measure_of_a_report_has_its_formula() -> None:
     page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     assert len(keys) > 10
     assert [key for pair in keys for key in pair if key and f"`{key}`" not in page] == []
+
+
+def test_every_measure_that_the_page_names_is_one_of_the_code() -> None:
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src" / "clearl" / "report").glob("*.py"))
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    names = re.findall(r"^\*\*[^*]+\*\* \((?:figure )?`(\w+)`", page, flags=re.M) + re.findall(r", `(cw_\w+)` \|", page)
+    assert len(names) > 12
+    assert [name for name in names if f'"{name}"' not in code] == []
 
 
 def test_messages_that_troubleshooting_quotes_are_in_the_code() -> None:
