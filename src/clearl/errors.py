@@ -46,12 +46,20 @@ class UnknownNameError(ConfigError):
                 raise cls(kind, name, known)
 
 
-class UnfitSpaceError(ConfigError):
-    """A space of an environment that no network of ours can read or act in."""
+class UnfitError(ConfigError):
+    """A part of an environment that cannot be trained on, with the remedy."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(f"{problem}; {remedy}")
         self.problem, self.remedy = problem, remedy
+
+
+class UnfitSpaceError(UnfitError):
+    """A space of an environment that no network of ours can read or act in."""
+
+
+class UnfitMaskError(UnfitError):
+    """A mask of a state that does not fit the actions, or allows none."""
 
 
 class MissingExtraError(ClearlError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -99,6 +100,12 @@ class ActionSpec:
     @staticmethod
     def discrete(count: int) -> ActionSpec:
         return ActionSpec((count,))
+
+    @cached_property
+    def options(self) -> tuple[slice, ...]:
+        """The places of each choice's options among the flags of a mask, and among the logits of a stored policy."""
+        ends = (*accumulate(self.choices),)
+        return tuple(slice(end - count, end) for count, end in zip(self.choices, ends, strict=True))
 
     @property
     def reals(self) -> int:

@@ -174,6 +174,96 @@ class LongMask(Masked):
         return (*rest, {**info, "action_mask": np.ones(5, np.int8)})
 
 
+class RaggedMask(Masked):
+    def step(self, action: Any) -> Any:
+        *rest, info = super().step(action)
+        return (*rest, {**info, "action_mask": [[1], [1, 0]]})
+
+
+class LateMask(Walk):
+    def step(self, action: Any) -> Any:
+        *rest, info = super().step(action)
+        return (*rest, {**info, "action_mask": np.ones(2, np.int8)})
+
+
+class StrictMask(Walk):
+    """Sound: a state allows one action of two, at first the second, and a step with the other one raises.
+
+    A step brings 1; an episode has 2 to 12 steps, by its seed.
+    """
+
+    gain = 1.0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        observation, _ = super().reset(seed=seed, options=options)
+        self.length = int(self.np_random.integers(2, 13))
+        return observation, {"action_mask": self.allowed()}
+
+    def step(self, action: Any) -> Any:
+        assert self.allowed()[int(action)], f"action {action} at time {self.time}"
+        observation, *_ = super().step(action)
+        return observation, self.gain, self.time == self.length, False, {"action_mask": self.allowed()}
+
+    def allowed(self) -> np.ndarray:
+        return np.array([self.time % 2 == 1, self.time % 2 == 0], np.int8)
+
+
+class Untold(StrictMask):
+    """StrictMask, whose masks only a wrapper tells."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return super().reset(seed=seed, options=options)[0], {}
+
+    def step(self, action: Any) -> Any:
+        return (*super().step(action)[:4], {})
+
+
+class Asked(Untold):
+    """Sound: as StrictMask, by the convention of sb3-contrib."""
+
+    def action_masks(self) -> np.ndarray:
+        return self.allowed()
+
+
+class ActionMasker(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """As the wrapper of sb3-contrib: tells the mask of the environment that it wraps."""
+
+    def action_masks(self) -> np.ndarray:
+        return self.env.unwrapped.allowed()  # type: ignore[attr-defined]
+
+
+class NoInfo(Walk):
+    def step(self, action: Any) -> Any:
+        return (*super().step(action)[:4], None)
+
+
+class GreyNumbers(Walk):
+    """Sound: a table of numbers, which is read as a picture."""
+
+    observation_space = Box(0.0, 1.0, (4, 3), np.float32)
+
+    def see(self) -> Any:
+        return np.tile(super().see(), (4, 1))
+
+
+class ManyChannels(Walk):
+    """Sound: nine channels first, read as pictures of 9 x 84 pixels."""
+
+    observation_space = Box(0, 255, (9, 84, 84), np.uint8)
+
+    def see(self) -> Any:
+        return np.full((9, 84, 84), 10 * self.place, np.uint8)
+
+
+class StackedPictures(Walk):
+    """Sound: four pictures, read as a vector."""
+
+    observation_space = Box(0, 255, (4, 8, 8, 3), np.uint8)
+
+    def see(self) -> Any:
+        return np.full((4, 8, 8, 3), 10 * self.place, np.uint8)
+
+
 class FourAxes(Walk):
     observation_space = Box(0, 1, (2, 2, 2, 2))
 
@@ -205,3 +295,10 @@ class Picture(Walk):
 for _kind in [kind for kind in list(globals().values()) if isinstance(kind, type) and issubclass(kind, Walk)]:
     _limit = None if _kind in (Endless, ClockKills) else 200
     gymnasium.register(f"Broken{_kind.__name__}-v0", entry_point=_kind, max_episode_steps=_limit)
+
+
+def make_wrapped_mask(**settings: Any) -> gymnasium.Env[Any, Any]:
+    return ActionMasker(Untold(**settings))
+
+
+gymnasium.register("BrokenWrappedMask-v0", entry_point=make_wrapped_mask, max_episode_steps=200)

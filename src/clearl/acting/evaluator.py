@@ -13,6 +13,8 @@ from clearl.errors import EnvironmentFaultError
 from clearl.nets.heads import Head
 from clearl.nets.network import PolicyNetwork
 from clearl.seeding import derive, generator
+from clearl.spaces import MASK_FIELD
+from clearl.tasks.masks import allowed_actions
 from clearl.tasks.suite import Envs, Suite
 from clearl.tasks.vectors import take_faults
 from clearl.types import EnvStep
@@ -132,14 +134,13 @@ class Evaluator:
         players = _Players(count)
         for table, task in zip(tables, tasks, strict=True):
             stepper.begin(table.places, table.envs.reset(seed=derive(self._seed, purpose, task, index)))
-        actions = np.zeros_like(stepper.last_action)
         for _ in range(self.max_steps):
             if cancelled():
                 raise EvaluationCancelled
             # Finished episodes are skipped; towards the end most are.
             places = np.flatnonzero(players.playing)
             noise = np.concatenate([next(table.noise) for table in tables])
-            actions[:] = 0
+            actions = self._fillers(stepper)
             actions[places] = stepper.decide(noise[places], places).action
             for table in tables:
                 here = table.places
@@ -150,6 +151,13 @@ class Evaluator:
             if not players.playing.any():
                 break
         return [self._result(task, players, table.places) for table, task in zip(tables, tasks, strict=True)]
+
+    def _fillers(self, stepper: Stepper) -> np.ndarray:
+        """Return actions for environments that are stepped only because others of their task still play."""
+        spec = self.suite.spec
+        if spec.observation.mask_size:
+            return allowed_actions(stepper.observation[MASK_FIELD], spec.action)
+        return np.zeros_like(stepper.last_action)
 
     def _result(self, task: str, players: _Players, places: slice) -> _Played:
         if players.told[places].any():

@@ -180,6 +180,8 @@ class _TimedEnvs:
         self._envs, self._watch = envs, watch
         if hasattr(envs, "combined"):
             self.combined = self._combined
+        if (allowed_actions := getattr(envs, "allowed_actions", None)) is not None:
+            self.allowed_actions = allowed_actions
 
     def _combined(self, seats: Sequence[tuple[_TimedEnvs, int]]) -> _TimedEnvs:
         return _TimedEnvs(combine([(timed._envs, index) for timed, index in seats]), self._watch)

@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 
 from clearl.config import RunConfig
+from clearl.errors import ConfigError
 from clearl.spaces import TaskSpec
 from clearl.tasks.actions import MASK_KEY, TaskActions, common_actions, describe_actions
-from clearl.tasks.calls import close_env, env_call
+from clearl.tasks.calls import close_env
 from clearl.tasks.drawing import draw_record
 from clearl.tasks.filming import RENDER_MODE, Camera, offered_modes
 from clearl.tasks.gymnasium_vectors import GymnasiumVector
 from clearl.tasks.loop import LoopEnvs, SingleEnv
+from clearl.tasks.masks import mask_method, masks_states
 from clearl.tasks.observations import ObservationWriter, TaskObservations, common_observation, describe_observations
 from clearl.tasks.success import ANY_STEP
 from clearl.tasks.suite import Envs, Scene
@@ -38,14 +40,15 @@ class EnvironmentSuite(ABC):
         self._observations: dict[str, TaskObservations] = {}
         self._actions: dict[str, TaskActions] = {}
         self._render_modes: dict[str, tuple[str, ...]] = {}
-        masked = False
+        masked = []
         for task in self.tasks:
-            observation_space, action_space, masks_states = self._look_at(task)
+            observation_space, action_space, has_masks = self._look_at(task)
             self._observations[task] = TaskObservations(describe_observations(task, observation_space))
             self._actions[task] = TaskActions(describe_actions(task, action_space))
-            masked = masked or masks_states
+            masked += [task] if has_masks and self._actions[task].choices else []
+        _check_held_actions(masked, config)
         action = common_actions(self._actions)
-        mask_size = action.mask_size if masked and action.choices else 0
+        mask_size = action.mask_size if masked else 0
         observation = common_observation(self._observations, stack=config.frame_stack or 1, mask_size=mask_size)
         self.spec = TaskSpec(observation, action, self._repeat)
 
@@ -98,10 +101,13 @@ class EnvironmentSuite(ABC):
             if vector is None
             else (env.single_observation_space, env.single_action_space)
         )
-        masks_states = _masks_states(task, env)
+        has_masks = masks_states(task, env)
         self._render_modes[task] = () if vector is not None else offered_modes(env)
         close_env(task, env)
-        return (*spaces, masks_states)
+        if vector is not None and mask_method(vector) is not None:
+            remedy = 'give the masks in info["action_mask"]'
+            raise ConfigError(f"{task} is a vector environment, whose action_masks is not called; {remedy}")
+        return (*spaces, has_masks)
 
     def one(self, task: str, *, render_mode: str | None = None) -> _Controls:
         """Return one environment of a task, with the action repeat and sticky actions of the run."""
@@ -111,13 +117,14 @@ class EnvironmentSuite(ABC):
         return _Controls(StickyAction(env, self._sticky) if self._sticky else env, self._repeat)
 
 
-def _masks_states(task: str, env: Any) -> bool:
-    """Return whether an environment says which actions its states allow."""
-    try:
-        with env_call(task, "reset"):
-            return MASK_KEY in env.reset(seed=0)[1] or hasattr(env.unwrapped, "action_masks")
-    except Exception:  # noqa: BLE001 - what is wrong with it is reported with its place, when it is played
-        return False
+def _check_held_actions(masked: Sequence[str], config: RunConfig) -> None:
+    """Refuse settings that repeat actions in states that may forbid them."""
+    for name in ("action_repeat", "sticky_action_probability"):
+        if masked and getattr(config, name) not in (None, 0, 1):
+            raise ConfigError(
+                f"{masked[0]} has action masks, and {name} repeats actions in states that may forbid them; "
+                "leave it at its default"
+            )
 
 
 class _Controls:
@@ -125,8 +132,8 @@ class _Controls:
 
     def __init__(self, env: Any, repeat: int) -> None:
         self._env, self._repeat = env, repeat
-        self._ask_masks = getattr(env.unwrapped, "action_masks", None)
-        self._plain = repeat == 1 and self._ask_masks is None
+        self._ask_mask = mask_method(env)
+        self._plain = repeat == 1 and self._ask_mask is None
 
     @property
     def unwrapped(self) -> Any:
@@ -159,6 +166,6 @@ class _Controls:
         self._env.close()
 
     def _with_mask(self, info: dict[str, Any]) -> dict[str, Any]:
-        if self._ask_masks is None or MASK_KEY in info:
+        if self._ask_mask is None or MASK_KEY in info:
             return info
-        return {**info, MASK_KEY: self._ask_masks()}
+        return {**info, MASK_KEY: self._ask_mask()}

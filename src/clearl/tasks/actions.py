@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from clearl.errors import ConfigError, CorruptFileError, UnfitSpaceError
+from clearl.errors import ConfigError, CorruptFileError, UnfitMaskError, UnfitSpaceError
 from clearl.spaces import MASK_FIELD, ActionSpec
 
 Description = dict[str, Any]
@@ -42,6 +42,8 @@ class TaskActions:
         self.choices: list[int] = []
         self.reals: list[_Real] = []
         self._build = self._reader(description, 0)
+        self._options = sum(self.choices)
+        self._starts = np.cumsum([0, *self.choices[:-1]])
 
     @property
     def kinds(self) -> str:
@@ -54,27 +56,49 @@ class TaskActions:
         options = [np.arange(most) < count for most, count in zip(spec.choices, own, strict=True)]
         return np.concatenate([*options, np.arange(spec.reals) < len(self.reals)])
 
-    def mask_writer(self, spec: ActionSpec) -> Callable[[Any, Any], str | None]:
-        """Return a function that writes `info["action_mask"]` into a frame; it returns what is wrong, or None.
+    def flags(self, mask: Any) -> np.ndarray:
+        """Return the flags in `info["action_mask"]`, one for each option of each choice; raise `UnfitMaskError`.
 
-        The mask is a flag for each option of each choice, one choice after the other, or a tuple of such arrays.
+        It is an array of flags, one choice after the other, or a tuple of such arrays.
         """
-        everything, own = self.mask(spec), sum(self.choices)
+        try:
+            flags = np.concatenate([np.ravel(part) for part in mask]) if isinstance(mask, tuple) else np.ravel(mask)
+        except ValueError:  # ragged, or an empty tuple
+            flags = np.empty(0, object)
+        if flags.dtype.kind not in "biuf":
+            remedy = "give an array of flags, or a tuple with one for each choice"
+            raise UnfitMaskError(f"{MASK_KEY} is {mask!r:.80}", remedy)
+        if flags.shape != (self._options,):
+            problem = f"{MASK_KEY} has {flags.size} flags instead of {self._options}"
+            raise UnfitMaskError(problem, "give one for each option of the task's own actions")
+        allowed = flags.astype(bool)
+        if not np.logical_or.reduceat(allowed, self._starts).all():
+            problem = f"{MASK_KEY} allows no action at all"
+            raise UnfitMaskError(problem, "end the episode before such a state, or allow one")
+        return allowed
+
+    def state_mask(self, mask: Any, spec: ActionSpec) -> np.ndarray:
+        """Return [mask_size] bool: which of the actions common to all tasks a state allows; errors as in `flags`."""
+        allowed = self.mask(spec)
+        allowed[np.flatnonzero(allowed[: sum(spec.choices)])] = self.flags(mask)
+        return allowed
+
+    def mask_writer(self, spec: ActionSpec) -> Callable[[Any, Any], str | None]:
+        """Return a function that writes `info["action_mask"]` into a frame; it returns what is wrong, or None."""
+        everything = self.mask(spec)
         places = np.flatnonzero(everything[: sum(spec.choices)])
-        starts = np.cumsum([0, *self.choices[:-1]])
 
         def write(info: Any, frame: Any) -> str | None:
             frame[MASK_FIELD][:] = everything
-            if MASK_KEY not in info:
-                return None
-            given = info[MASK_KEY]
-            flags = np.concatenate([np.ravel(part) for part in given]) if isinstance(given, tuple) else np.ravel(given)
-            if flags.shape != (own,):
-                return f"{MASK_KEY} has {flags.size} flags instead of {own}"
-            allowed = flags.astype(bool)
-            if not np.logical_or.reduceat(allowed, starts).all():
-                return f"{MASK_KEY} allows no action at all; end the episode before such a state, or allow one"
-            frame[MASK_FIELD][places] = allowed
+            try:
+                if MASK_KEY not in info:
+                    return None
+            except TypeError:
+                return f"info is {info!r:.80}; return a dict"
+            try:
+                frame[MASK_FIELD][places] = self.flags(info[MASK_KEY])
+            except UnfitMaskError as error:
+                return str(error)
             return None
 
         return write

@@ -21,6 +21,7 @@ from clearl.tasks.actions import MASK_KEY, TaskActions
 from clearl.tasks.autoreset import NextStepAutoreset
 from clearl.tasks.calls import close_env
 from clearl.tasks.loop import FLOAT32_MAX
+from clearl.tasks.masks import allowed_actions
 from clearl.tasks.observations import ObservationWriter, TaskObservations
 from clearl.tasks.success import ANY_STEP, LAST_STEP, Successes
 from clearl.types import EnvStep
@@ -44,6 +45,8 @@ class GymnasiumVector:
         """True for environments that have begun an episode whose first frame has not been returned yet."""
         self._successes = Successes(self.num_envs)
         self._steps = 0
+        self._masks = np.ones((self.num_envs, spec.action.mask_size), bool)
+        """Flags of the states in which the next actions are taken, where states have masks."""
 
     def reset(self, *, seed: int | None = None) -> np.ndarray:
         seed, self._seed = self._seed if seed is None else seed, None
@@ -51,7 +54,9 @@ class GymnasiumVector:
         self._next_step.reset()
         self._unseen[:] = False
         self._successes.begin(slice(None))
-        return self._frames(observations, info, np.ones(self.num_envs, bool))
+        frames = self._frames(observations, info, np.ones(self.num_envs, bool))
+        self._note_masks(frames)
+        return frames
 
     def step(self, actions: np.ndarray) -> EnvStep:
         from gymnasium.vector.utils import concatenate, create_empty_array
@@ -66,8 +71,15 @@ class GymnasiumVector:
         reward = self._checked(np.asarray(reward, np.float64))
         terminated, truncated = (np.array(flags, bool) for flags in (terminated, truncated))
         if self._mode == "NextStep":
-            return self._after_next_step(observations, info, reward, terminated, truncated)
-        return self._after_reset(observations, info, reward, terminated, truncated)
+            step = self._after_next_step(observations, info, reward, terminated, truncated)
+        else:
+            step = self._after_reset(observations, info, reward, terminated, truncated)
+        self._note_masks(step.frames)
+        return step
+
+    def allowed_actions(self) -> np.ndarray:
+        """Return an action [n, *action_shape] for each environment that its state allows."""
+        return allowed_actions(self._masks, self._spec.action)
 
     def get_state(self) -> None:
         """Return None: Gymnasium has no way to save environments."""
@@ -77,6 +89,10 @@ class GymnasiumVector:
 
     def close(self) -> None:
         close_env(self._task, self._vector)
+
+    def _note_masks(self, frames: np.ndarray) -> None:
+        if self._write_mask is not None:
+            self._masks = frames[MASK_FIELD].copy()
 
     def _after_next_step(
         self, observations: Any, info: Mapping[str, Any], reward: np.ndarray, terminated: np.ndarray,
@@ -100,7 +116,8 @@ class GymnasiumVector:
         over, unseen = terminated | truncated, self._unseen
         cut = truncated & ~terminated & ~unseen
         success = self._see_successes(info, ~unseen & ~over, self._final_info(info), ~unseen & over)
-        frames = self._frames(observations, info, ~over if self._mode == "Disabled" else ~unseen | over)
+        # In the same step, the infos of finished environments are already those of their next episodes.
+        frames = self._frames(observations, info, ~over if self._mode == "Disabled" else np.ones_like(over))
         last = self._last_observations(observations, info, cut)
         if self._mode == "Disabled" and over.any():
             observations, info = self._ask("reset", options={"reset_mask": over})

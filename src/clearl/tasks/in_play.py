@@ -15,6 +15,7 @@ import numpy as np
 
 from clearl.errors import ConfigError
 from clearl.tasks.calls import close_env, env_call
+from clearl.tasks.masks import RandomActions, mask_method
 from clearl.tasks.parameters import split_task
 
 _NO_PARAMETERS = ("spec", "_np_random", "_np_random_seed")
@@ -96,12 +97,12 @@ def _check_settable(tasks: Sequence[str], values: Mapping[str, Any]) -> None:
 def _check_kept(tasks: Sequence[str], env: Any, values: Mapping[str, Any]) -> None:
     """Refuse attributes that an episode changes: setting them would change the state of the episode."""
     before = copy.deepcopy(dict(values))
-    env.action_space.seed(0)
-    env.reset(seed=0)
+    actions = RandomActions(tasks[0], env.action_space, mask_method(env))
+    _, info = env.reset(seed=0)
     for _ in range(_PLAYED_STEPS):
-        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        _, _, terminated, truncated, info = env.step(actions.draw(info))
         if terminated or truncated:
-            env.reset()
+            _, info = env.reset()
     for name, value in before.items():
         if not _is_same(value, getattr(env.unwrapped, name)):
             raise _refusal(tasks, f"the attribute {name}, which depends on it, changes in play")

@@ -27,9 +27,12 @@ class Successes:
 
     def see(self, place: int, info: Mapping[str, Any]) -> str | None:
         """Take in the info of a step; return what is wrong with it, or None."""
-        key = ANY_STEP if ANY_STEP in info else LAST_STEP
-        if key not in info:
-            return None
+        try:
+            key = ANY_STEP if ANY_STEP in info else LAST_STEP
+            if key not in info:
+                return None
+        except TypeError:  # None, most often
+            return f"info is {info!r:.80}; return a dict"
         try:
             reached = float(np.asarray(info[key]).item()) > 0
         except (TypeError, ValueError):

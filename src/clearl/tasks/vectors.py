@@ -70,7 +70,7 @@ class BundledEnvs:
     def step(self, actions: np.ndarray) -> EnvStep:
         answers: dict[str, np.ndarray] = {}
         for envs, places, indices in self._vectors:
-            all_actions = np.zeros((envs.num_envs, *actions.shape[1:]), actions.dtype)
+            all_actions = _fillers(envs, actions)
             all_actions[indices] = actions[places]
             for name, values in vars(self._step(envs, all_actions, places, indices)).items():
                 if values is None:
@@ -100,6 +100,12 @@ class BundledEnvs:
             return envs.step(actions)
         except EnvironmentFaultError as fault:
             raise _placed(fault, places, indices) from fault
+
+
+def _fillers(envs: Envs, actions: np.ndarray) -> np.ndarray:
+    """Return actions for all environments of a vector, of which those no longer in use take theirs."""
+    allowed = getattr(envs, "allowed_actions", None)
+    return np.zeros((envs.num_envs, *actions.shape[1:]), actions.dtype) if allowed is None else allowed()
 
 
 def _placed(fault: EnvironmentFaultError, places: np.ndarray, indices: np.ndarray) -> EnvironmentFaultError:

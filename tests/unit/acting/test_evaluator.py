@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import broken_envs  # noqa: F401 - registers them
 import numpy as np
 import pytest
 import torch
 
 from clearl.acting.evaluator import EvaluationCancelled, Evaluator
+from clearl.config import RunConfig
 from clearl.errors import EnvironmentFaultError
 from clearl.nets.heads import make_head
-from clearl.nets.network import StepInput, StepOutput
+from clearl.nets.network import StepInput, StepOutput, build_network
 from clearl.spaces import discrete_spec
+from clearl.suites import make_suite
 from clearl.types import EnvStep
 
 
@@ -251,3 +254,13 @@ def test_an_episode_cut_by_a_rebuilt_environment_is_played_again_from_its_start(
     suite.make = lambda task, **_: Rebuilt(4)  # type: ignore[method-assign]
     (done,) = evaluator.evaluate(("up",), 0)
     assert done.scores == (1, 2, 3, 4) and [fault.slot for fault in evaluator.take_faults()] == [3]
+
+
+def test_environments_of_finished_episodes_get_only_actions_that_their_states_allow() -> None:
+    suite = make_suite("gym:BrokenStrictMask-v0", (), RunConfig())
+    network = build_network(suite.spec, torso="mlp", lstm=False, lstm_size=4, seed=1)
+    evaluator = Evaluator(suite=suite, network=network, seed=1, episodes=6, max_steps=20, reward_clip="none")
+    (done,) = evaluator.evaluate(suite.tasks, 0)
+    assert len(set(done.scores)) > 2, "some end early, and their environments are stepped on"
+    assert done.steps == sum(done.scores) and evaluator.take_faults() == []
+    evaluator.close()

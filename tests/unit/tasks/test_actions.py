@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from clearl.errors import ConfigError, CorruptFileError
+from clearl.errors import ConfigError, CorruptFileError, UnfitMaskError
 from clearl.spaces import ActionSpec
 from clearl.tasks.actions import TaskActions, actions_from_json, common_actions, describe_actions
 
@@ -112,3 +112,33 @@ def test_what_cannot_be_an_action_is_refused(space: Any, problem: str) -> None:
 def test_a_damaged_description_is_refused(description: Any) -> None:
     with pytest.raises(CorruptFileError, match="a file: not the actions of a task"):
         actions_from_json(description, "a file")
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [[1, 0, 0, 1, 1], np.array([1, 0, 0, 1, 1]), (np.array([1, 0]), np.array([0, 1, 1])), (1, 0, 0, 1, 1)],
+    ids=str,
+)
+def test_flags_of_a_state_are_read_in_every_form(mask: Any) -> None:
+    actions, wider = actions_of(spaces.MultiDiscrete([2, 3])), actions_of(spaces.MultiDiscrete([4, 3]))
+    spec = common_actions({"own": actions, "wider": wider})
+    assert actions.flags(mask).tolist() == [True, False, False, True, True]
+    assert actions.state_mask(mask, spec).tolist() == [True, False, False, False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("mask", "problem"),
+    [
+        ([1, 0, 0], "3 flags instead of 5"),
+        (((1, 0), (0, (1, 1))), "give an array of flags"),
+        ((), "give an array of flags"),
+        ({"a": [1, 0]}, "give an array of flags"),
+        ([[1, 0], [0, 1, 1]], "give an array of flags"),
+        ("10011", "give an array of flags"),
+        ([0, 0, 1, 1, 1], "allows no action at all"),
+    ],
+    ids=str,
+)
+def test_what_is_no_mask_is_named_with_the_remedy(mask: Any, problem: str) -> None:
+    with pytest.raises(UnfitMaskError, match=f"action_mask .*{problem}"):
+        actions_of(spaces.MultiDiscrete([2, 3])).flags(mask)

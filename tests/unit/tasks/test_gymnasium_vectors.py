@@ -13,9 +13,11 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from clearl.config import RunConfig
 from clearl.errors import ConfigError, EnvironmentFaultError
+from clearl.runtimes.programs import Stopwatch, TimedSuite
 from clearl.suites import make_suite
 from clearl.suites.environments import EnvironmentSuite
 from clearl.tasks.gymnasium_vectors import GymnasiumVector
+from clearl.tasks.vectors import combine
 from clearl.testing.suites import SUITE_CHECKS
 
 
@@ -52,10 +54,34 @@ def make_clocks(num_envs: int, autoreset_mode: str, max_episode_steps: int | Non
     return SyncVectorEnv([Clock] * num_envs, autoreset_mode=autoreset_mode)
 
 
+class StrictClock(Clock):
+    """Never allows the first action, and the last one every other time."""
+
+    def allowed(self) -> np.ndarray:
+        return np.array([0, 1, self.time % 2], np.int8)
+
+
+def make_strict_clocks(num_envs: int, autoreset_mode: str, max_episode_steps: int | None = None) -> SyncVectorEnv:
+    return SyncVectorEnv([StrictClock] * num_envs, autoreset_mode=autoreset_mode)
+
+
+class AskedClocks(SyncVectorEnv):
+    """Has masks in a method that nothing asks."""
+
+    def __init__(self, num_envs: int, max_episode_steps: int | None = None) -> None:
+        super().__init__([Clock] * num_envs)
+
+    def action_masks(self) -> np.ndarray:
+        return np.ones((self.num_envs, 3), bool)
+
+
 MODES = ("NextStep", "SameStep", "Disabled")
+gymnasium.register("AskedClocks-v0", vector_entry_point=AskedClocks)  # pyright: ignore[reportArgumentType]  # a class is one
 for mode in MODES:
     clocks: Any = partial(make_clocks, autoreset_mode=mode)
     gymnasium.register(f"Clocks{mode}-v0", vector_entry_point=clocks)
+    strict: Any = partial(make_strict_clocks, autoreset_mode=mode)
+    gymnasium.register(f"StrictClocks{mode}-v0", vector_entry_point=strict)
 
 
 def vector_of(task: str, num_envs: int = 2, **settings: Any) -> GymnasiumVector:
@@ -140,6 +166,41 @@ def test_no_masked_action_is_ever_played(mode: str) -> None:
     frames = envs.reset()
     for _ in range(30):
         frames = envs.step(np.where(frames["action mask"][:, 2], 2, 0)).frames
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_first_action_that_a_frame_allows_is_always_one(mode: str) -> None:
+    """Strict clocks never allow action 0; a frame whose mask is missing would lead to it."""
+    envs = vector_of(f"StrictClocks{mode}-v0")
+    frames, played = envs.reset(), set()
+    for _ in range(30):
+        step = envs.step(frames["action mask"].argmax(1))
+        frames = step.frames
+        played |= {tuple(row) for row in frames["now"].astype(int).tolist()}
+    assert {(3, 1), (3, 2), (4, 3)} <= played
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("timed", [False, True], ids=["inline", "in a worker"])
+def test_environments_that_no_slot_plays_get_actions_that_their_states_allow(mode: str, timed: bool) -> None:
+    """The first environment of three has left its vector; the clocks refuse masked actions."""
+    suite: Any = make_suite(f"gym:StrictClocks{mode}-v0", (), RunConfig())
+    suite = TimedSuite(suite, Stopwatch(), lambda building: None) if timed else suite
+    envs = suite.make(suite.tasks[0], num_envs=3, seed=0)
+    envs.reset()
+    left = combine([(envs, 1), (envs, 2)])
+    times = [left.step(np.ones(2, np.int64)).frames["now"][:, 1].astype(int).tolist() for _ in range(3)]
+    assert times == [[1, 1], [2, 2], [3, 3]] and envs.allowed_actions().tolist() == [1, 1, 1]
+    for _ in range(20):
+        left.step(np.ones(2, np.int64))
+    left.close()
+
+
+def test_masks_that_a_vector_is_not_asked_for_are_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"AskedClocks-v0 is a vector.*action_masks is not called.*info\[\"action_mask"
+    ):
+        vector_of("AskedClocks-v0")
 
 
 @pytest.mark.parametrize("check", SUITE_CHECKS, ids=lambda check: check.__name__)

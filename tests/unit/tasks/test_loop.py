@@ -94,6 +94,7 @@ def test_the_seed_decides_everything_and_a_new_one_starts_over() -> None:
         (broken_envs.RaisesLater, 4, "step raised RuntimeError: the motor is on fire"),
         (broken_envs.NanObservation, 2, "the observation holds NaN or infinity"),
         (broken_envs.InfReward, 1, "the reward is inf"),
+        (broken_envs.NoInfo, 1, "info is None; return a dict"),
         (broken_envs.WrongShape, 2, r"shape \(2,\) instead of \(3,\)"),
         (broken_envs.OldStep, 1, "step raised ValueError"),
         (broken_envs.RaisesInReset, 0, "reset raised ZeroDivisionError"),
