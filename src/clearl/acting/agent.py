@@ -78,14 +78,15 @@ class Agent:
         task: str | None = None,
         reward: float | np.ndarray = 0.0,
         first: bool | np.ndarray = False,
-        mask: np.ndarray | None = None,
+        mask: Any = None,
         channels: int | None = None,
         deterministic: bool = False,
     ) -> Any:
         """Choose the action for an observation, as the environment takes it, or one for each of a batch.
 
         It is sampled, or the likeliest if `deterministic`. `task` names what the agent was trained on, and with it the
-        actions that exist there; it may be left out where there was one task only. `mask` leaves out more of them.
+        actions that exist there; it may be left out where there was one task only. `mask` is what the state allows of
+        them, as the environment gives it in `info["action_mask"]`, or a row for each observation of a batch.
         `reward` is what the last action brought (used by networks with a memory). `first` marks the environments of a
         batch whose episode begins with this observation. Images have the axes that the environment has; `channels` (0
         or 2) is the axis of the channels in an image that has others, or of an agent that does not know.
@@ -253,16 +254,43 @@ def _written(observations: TaskObservations, given: Any, spec: ObservationSpec) 
     return frames, batched
 
 
-def _allowed(about: AgentTask | None, mask: np.ndarray | None, count: int, spec: TaskSpec) -> np.ndarray:
+def _allowed(about: AgentTask | None, mask: Any, count: int, spec: TaskSpec) -> np.ndarray:
+    """Return [count, mask_size] bool: what the task has of the actions, less what the masks of the states forbid."""
     allowed = np.ones((count, spec.action.mask_size), bool)
     if about is not None:
         allowed &= about.mask
-    if mask is not None:
-        given = np.atleast_2d(np.asarray(mask, bool))
-        if given.shape[1] != spec.action.mask_size or len(given) not in (1, count):
-            raise ConfigError(f"a mask of shape {np.shape(mask)} does not fit {spec.action.mask_size} actions")
-        allowed &= given
+    if mask is None:
+        return allowed
+    possible = [allowed[:, options].any() for options in spec.action.options]
+    allowed &= _state_masks(about, mask, count, spec)
+    for options, expected in zip(spec.action.options, possible, strict=True):
+        if expected and not allowed[:, options].any(1).all():
+            raise ConfigError("the mask allows no action at all; end the episode before such a state, or allow one")
     return allowed
+
+
+def _state_masks(about: AgentTask | None, mask: Any, count: int, spec: TaskSpec) -> np.ndarray:
+    """Return masks [count or 1, mask_size], given as by the task's environments or as flags of the spec's actions."""
+    size = spec.action.mask_size
+    try:
+        rows = _mask_rows(mask)
+        of_spec = all(not isinstance(row, tuple) and np.shape(row) == (size,) for row in rows)
+    except ValueError as error:
+        raise ConfigError(f"a mask is an array of flags, or a tuple with one for each choice: {error}") from None
+    if len(rows) not in (1, count):
+        raise ConfigError(f"{len(rows)} masks do not fit {count} observations; give one for each")
+    if of_spec:
+        return np.array(rows, bool)
+    if about is None or about.actions is None:
+        raise ConfigError(f"a mask of shape {np.shape(mask)} does not fit {size} actions; name the task with task=...")
+    return np.array([about.actions.state_mask(row, spec.action) for row in rows])
+
+
+def _mask_rows(mask: Any) -> list[Any]:
+    """Return the masks of single states: rows of an array, or of each array of a tuple with one for each choice."""
+    if isinstance(mask, tuple) and any(np.ndim(part) for part in mask):
+        return list(zip(*mask, strict=True)) if np.ndim(mask[0]) == 2 else [mask]
+    return list(np.atleast_2d(np.asarray(mask)))
 
 
 def fit_frames(observation: Any, spec: TaskSpec, channels: int | None = None) -> tuple[np.ndarray, bool]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -64,6 +66,41 @@ def test_the_task_says_which_actions_exist() -> None:
         agent.act(np.zeros(3), task="mny")
     with pytest.raises(ConfigError, match=r"a mask of shape \(2,\) does not fit 6"):
         agent.act(np.zeros(3), mask=np.ones(2))
+
+
+def test_a_mask_is_taken_as_the_environment_gives_it() -> None:
+    agent = an_agent(few=spaces.Discrete(2, start=10), many=spaces.Discrete(6))
+    assert {agent.act(np.zeros(3), task="few", mask=[False, True]) for _ in range(9)} == {11}
+    agent.reset()
+    masks = np.array([[1, 0], [0, 1], [1, 0]], np.int8)
+    assert agent.act(np.zeros((3, 3)), task="few", mask=masks).tolist() == [10, 11, 10]
+    hybrid = an_agent(both=spaces.Tuple((spaces.Discrete(3), spaces.Box(-1, 1, (2,)))))
+    for mask in ([0, 0, 1], (np.array([0, 0, 1]),), [[0, 0, 1]]):
+        choice, reals = hybrid.act(np.zeros(3), mask=mask)
+        assert choice == 2 and np.abs(reals).min() > 0
+    buttons = an_agent(buttons=spaces.MultiDiscrete([2, 3]))
+    assert buttons.act(np.zeros(3), mask=(np.array([0, 1]), np.array([1, 0, 0]))).tolist() == [1, 0]
+    buttons.reset()
+    each = (np.array([[0, 1], [1, 0]]), np.array([[1, 0, 0], [0, 0, 1]]))
+    assert buttons.act(np.zeros((2, 3)), mask=each).tolist() == [[1, 0], [0, 2]]
+
+
+@pytest.mark.parametrize(
+    ("mask", "problem"),
+    [
+        (np.zeros(6), "allows no action at all"),
+        (np.zeros(2), "allows no action at all"),
+        ([1, 0, 0], "3 flags instead of 2"),
+        (np.ones((3, 2)), "3 masks do not fit 1 observations"),
+        ([[1, 0], [1]], "a mask is an array of flags"),
+        (np.arange(6) > 1, "allows no action at all"),  # none that the task has
+    ],
+    ids=str,
+)
+def test_a_mask_that_does_not_fit_is_refused(mask: Any, problem: str) -> None:
+    agent = an_agent(few=spaces.Discrete(2), many=spaces.Discrete(6))
+    with pytest.raises(ConfigError, match=problem):
+        agent.act(np.zeros(3), task="few", mask=mask)
 
 
 def test_where_tasks_differ_a_continuous_agent_asks_which() -> None:
