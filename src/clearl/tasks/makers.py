@@ -6,13 +6,19 @@ as `name=spec:{...}`. A function that cannot be imported is `name=here:`; only t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from clearl.errors import ConfigError
 from clearl.registry import load_entry
 
-_MAKERS: dict[str, Callable[..., Any]] = {}
+if TYPE_CHECKING:
+    from gymnasium.envs.registration import EnvSpec
+
+_MAKERS: dict[str, Any] = {}
+"""Functions and specs by the names of their tasks."""
 _HERE, _SPEC = "here:", "spec:"
 
 
@@ -43,7 +49,7 @@ def name_makers(tasks: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, st
         entry, problem = _entry(name, made)
         entries.append(f"{name}={entry}")
         if problem:
-            _MAKERS[name], problems[name] = _callable(made), problem
+            _MAKERS[name], problems[name] = made, problem
     return tuple(entries), problems
 
 
@@ -64,40 +70,71 @@ def use_makers(environments: Iterable[str]) -> None:
 
 def find_maker(name: str) -> Callable[..., Any] | None:
     """Return the user's function that makes a task; None if there is none."""
-    return _MAKERS.get(name)
+    made = _MAKERS.get(name)
+    return None if _is_spec(made) else made
+
+
+def find_spec(name: str) -> EnvSpec | None:
+    """Return the Gymnasium spec that the user gave for a task; None if there is none."""
+    made = _MAKERS.get(name)
+    return made if _is_spec(made) else None
+
+
+def _is_spec(made: Any) -> bool:
+    return hasattr(made, "to_json") and hasattr(made, "entry_point")
 
 
 def _entry(name: str, made: Any) -> tuple[str, str | None]:
-    if hasattr(made, "to_json") and hasattr(made, "entry_point"):
-        if isinstance(made.entry_point, str):
-            return _SPEC + made.to_json(), None
-        made = made.entry_point
+    """Return the entry of a task, and why worker processes cannot use it, or None."""
+    if _is_spec(made):
+        return _spec_entry(made)
     if not callable(made):
         raise ConfigError(f"tasks: {name!r} must be a function that makes an environment or a spec, got {made!r:.80}")
+    problem = _import_problem(made)
+    return (_HERE, problem) if problem else (_import_path(made), None)
+
+
+def _spec_entry(spec: EnvSpec) -> tuple[str, str | None]:
+    """Return the entry of a spec, with its classes and functions as `module:name`."""
+    points = {field: getattr(spec, field) for field in ("entry_point", "vector_entry_point")}
+    points = {field: made for field, made in points.items() if callable(made)}
+    for made in points.values():
+        if problem := _import_problem(made):
+            return _HERE, problem
+    try:
+        return _SPEC + replace(spec, **{field: _import_path(made) for field, made in points.items()}).to_json(), None
+    except (TypeError, ValueError) as error:
+        problem = f"the spec {spec.id} cannot be written as JSON, so worker processes cannot receive it: {error}"
+        return _HERE, f"{problem}; give its kwargs as numbers, texts, lists and dicts"
+
+
+def _import_path(made: Any) -> str:
+    return f"{made.__module__}:{made.__qualname__}"
+
+
+def _import_problem(made: Any) -> str | None:
+    """Return why worker processes cannot import a function or class by its name; None if they can."""
     module, path = getattr(made, "__module__", None), getattr(made, "__qualname__", "")
     shown = path or type(made).__name__
     remedy = f"put it into a file, for instance my_envs.py, and give my_envs.{shown.rpartition('.')[2]}"
     if module in (None, "__main__"):
-        return _HERE, f"{shown} is defined in the program that runs, which worker processes cannot import: {remedy}"
-    if not path.isidentifier():
-        return _HERE, f"{shown} is no function at the top of a module, so worker processes cannot import it: {remedy}"
-    return f"{module}:{path}", None
+        return f"{shown} is defined in the program that runs, which worker processes cannot import: {remedy}"
+    # A closure under functools.wraps bears the name of the function that it wraps.
+    if getattr(sys.modules.get(module), path, None) is not made:
+        return f"{shown} is not at the top of {module} by that name, so worker processes cannot import it: {remedy}"
+    return None
 
 
-def _callable(made: Any) -> Callable[..., Any]:
-    return made if not hasattr(made, "to_json") else made.make
-
-
-def _load(name: str, entry: str) -> Callable[..., Any]:
+def _load(name: str, entry: str) -> Any:
     if entry.startswith(_SPEC):
-        return _spec(name, entry).make
+        return _spec(name, entry)
     try:
         return load_entry(entry)
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"task {name!r}: {entry} cannot be imported: {error}") from error
 
 
-def _spec(name: str, entry: str) -> Any:
+def _spec(name: str, entry: str) -> EnvSpec:
     from gymnasium.envs.registration import EnvSpec
 
     try:

@@ -1,8 +1,8 @@
 """A task is an id with parameters: `CartPole-v1?length=0.5&force_mag=8`.
 
 A parameter is a keyword of the environment's constructor, else an attribute of the unwrapped environment, which its
-constructor then uses (`clearl.tasks.construction`), else an option of its `reset`. A range `a..b` stands for several
-tasks; see `expand_ranges`.
+constructor then uses (`clearl.tasks.construction`), else an option of its `reset`. `max_episode_steps` is the time
+limit. A range `a..b` stands for several tasks; see `expand_ranges`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from typing import Any
 from clearl.errors import ConfigError, UnknownNameError
 
 Value = bool | int | float | str
+
+TIME_LIMIT = "max_episode_steps"
+"""The parameter of `gymnasium.make` that replaces the registered time limit."""
 
 _OPTION = re.compile(r"""options\s*(?:\.get\(|\.pop\(|\[)\s*["'](\w+)["']|["'](\w+)["']\s+in\s+options""")
 
@@ -80,7 +83,11 @@ class Parameters:
     options: tuple[str, ...]
 
     def __str__(self) -> str:
-        ways = {"constructor": self.keywords, "attribute": self.attributes, "reset": self.options}
+        keywords = tuple(name for name in self.keywords if name != TIME_LIMIT)
+        limits = tuple(name for name in self.keywords if name == TIME_LIMIT)
+        ways = {
+            "constructor": keywords, "attribute": self.attributes, "reset": self.options, "time limit": limits,
+        }  # fmt: skip
         return "; ".join(f"{way}: {', '.join(names)}" for way, names in ways.items() if names) or "none"
 
 

@@ -16,8 +16,10 @@ from clearl.errors import ConfigError, EnvironmentFaultError, UnknownNameError
 from clearl.tasks.calls import close_env, kept_torch_defaults
 from clearl.tasks.construction import rebuild
 from clearl.tasks.exits import exits_raise
-from clearl.tasks.makers import find_maker
+from clearl.tasks.makers import find_maker, find_spec
+from clearl.tasks.masks import RandomActions, mask_method
 from clearl.tasks.parameters import (
+    TIME_LIMIT,
     Parameters,
     constructor_keywords,
     known_parameters,
@@ -42,6 +44,8 @@ def make_env(task: str, *, render_mode: str | None = None, **options: Any) -> An
         return _make_id(env_id, **options)
     keywords = env_keywords(env_id)
     given, rest = _divided(parameters, keywords)
+    if TIME_LIMIT in given and maker is None:
+        _check_limit(task, given[TIME_LIMIT])
     make = partial(_make_id, env_id, **options, **given)
     env = make()
     attributes, reset_options = sort_parameters(env, task, rest, keywords)
@@ -55,31 +59,34 @@ def _divided(parameters: dict[str, Any], keywords: Sequence[str]) -> tuple[dict[
     return given, {name: value for name, value in parameters.items() if name not in given}
 
 
+def _check_limit(task: str, limit: Any) -> None:
+    if type(limit) is not int or (limit < 1 and limit != -1):
+        raise ConfigError(f"task {task!r}: {TIME_LIMIT} is a number of steps, or -1 for no limit, got {limit!r}")
+
+
 def env_keywords(env_id: str) -> tuple[str, ...]:
-    """Return the keywords that the constructor of an environment takes."""
-    import gymnasium
+    """Return the keywords that the constructor of an environment takes, and the time limit of registered ones."""
     from gymnasium.envs.registration import load_env_creator
 
     if (maker := find_maker(env_id)) is not None:
         return constructor_keywords(maker)
     try:
-        entry = gymnasium.spec(env_id).entry_point
-        return () if entry is None else constructor_keywords(entry if callable(entry) else load_env_creator(entry))
-    except (gymnasium.error.Error, ImportError, AttributeError, ValueError):
-        return ()  # making it says what is wrong
+        entry = _spec(env_id).entry_point
+        creator = load_env_creator(entry) if isinstance(entry, str) else entry
+        return () if creator is None else tuple(dict.fromkeys((*constructor_keywords(creator), TIME_LIMIT)))
+    except (Exception, SystemExit):  # noqa: BLE001 - making it says what is wrong
+        return ()
 
 
 def has_vector(task: str) -> tuple[bool, bool]:
     """Return whether the id of a task registers a vector entry point, and whether it registers nothing else."""
-    import gymnasium
-
     env_id = split_task(task)[0]
     if find_maker(env_id) is not None:
         return False, False
     try:
         spec = _spec(env_id)
-    except (gymnasium.error.Error, ImportError, ValueError):
-        return False, False  # making it says what is wrong
+    except (Exception, SystemExit):  # noqa: BLE001 - making it says what is wrong
+        return False, False
     return spec.vector_entry_point is not None, spec.entry_point is None
 
 
@@ -107,7 +114,8 @@ def _make_registered_vector(env_id: str, num_envs: int, keywords: dict[str, Any]
 
     try:
         with kept_torch_defaults(), exits_raise():
-            return gymnasium.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **keywords)
+            named = find_spec(env_id) or env_id
+            return gymnasium.make_vec(named, num_envs, vectorization_mode="vector_entry_point", **keywords)
     except ModuleNotFoundError as error:
         raise ConfigError(f"Gymnasium cannot make {env_id!r}: {error}; install it or correct its name") from error
     except (Exception, SystemExit) as error:  # whatever a user's environment raises is shown with its traceback
@@ -116,9 +124,11 @@ def _make_registered_vector(env_id: str, num_envs: int, keywords: dict[str, Any]
 
 
 def _spec(env_id: str) -> Any:
-    """Return the spec registered for an id; for `module:Env-v0` the module is imported first."""
+    """Return the spec given for a task, or registered for an id; for `module:Env-v0` the module is imported first."""
     import gymnasium
 
+    if (given := find_spec(env_id)) is not None:
+        return given
     module, _, name = env_id.rpartition(":")
     if module:
         importlib.import_module(module)
@@ -135,7 +145,7 @@ def check_parameters(task: str) -> None:
         raise ConfigError(f"task {task!r} is outside of what {env_id} takes: {_first_line(cause)}") from error
     try:
         with kept_torch_defaults(), exits_raise():
-            finite = _plays_finite(env)
+            finite = _plays_finite(task, env)
     except (Exception, SystemExit) as error:  # whatever a user's environment raises
         raise ConfigError(f"task {task!r} is outside of what {env_id} takes: {_first_line(error)}") from error
     finally:
@@ -144,14 +154,15 @@ def check_parameters(task: str) -> None:
         raise ConfigError(f"task {task!r} is outside of what {env_id} takes: it gives NaN or infinity")
 
 
-def _plays_finite(env: Any) -> bool:
+def _plays_finite(task: str, env: Any) -> bool:
     import gymnasium
 
-    env.action_space.seed(0)
-    shown: list[Any] = [env.reset(seed=0)[0]]
+    actions = RandomActions(task, env.action_space, mask_method(env))
+    observation, info = env.reset(seed=0)
+    shown: list[Any] = [observation]
     with np.errstate(all="ignore"):
         for _ in range(_CHECKED_STEPS):
-            observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+            observation, reward, terminated, truncated, info = env.step(actions.draw(info))
             shown += [observation, reward]
             if terminated or truncated:
                 break
@@ -167,10 +178,9 @@ def _first_line(error: BaseException) -> str:
 
 def list_parameters(task: str) -> Parameters:
     """Return the parameters of the environment of a task."""
-    env_id = split_task(task)[0]
-    env = _make_id(env_id)
+    env = make_env(task)
     try:
-        return known_parameters(env, env_keywords(env_id))
+        return known_parameters(env, env_keywords(split_task(task)[0]))
     finally:
         close_env(task, env)
 
@@ -183,7 +193,7 @@ def _make_id(env_id: str, **options: Any) -> Any:
             if (maker := find_maker(env_id)) is not None:
                 return maker(**options)
             # Our own checks name task, slot and step; Gymnasium's would repeat them and slow down the first steps.
-            return gymnasium.make(env_id, disable_env_checker=True, **options)
+            return gymnasium.make(find_spec(env_id) or env_id, disable_env_checker=True, **options)
     except ModuleNotFoundError as error:
         raise ConfigError(f"Gymnasium cannot make {env_id!r}: {error}; install it or correct its name") from error
     except gymnasium.error.NameNotFound as error:

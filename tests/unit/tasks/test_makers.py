@@ -2,20 +2,67 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
+from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec, WrapperSpec
 
 import clearl
+from clearl.config import RunConfig
 from clearl.errors import ConfigError
 from clearl.plugins import named_modules
 from clearl.records.reader import read_rows
 from clearl.records.schema import METRICS_FILE
+from clearl.suites import make_suite
 from clearl.tasks.makers import name_makers, use_makers
+from clearl.tasks.single import list_parameters, make_env
+
+
+class Pole(gymnasium.Env[Any, Any]):
+    """A sound environment of this module."""
+
+    observation_space = spaces.Box(0.0, 9.0, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012 - Gymnasium's own form
+
+    def __init__(self, length: float = 1.0, render_mode: str | None = None) -> None:
+        self.length, self.render_mode = length, render_mode
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return np.zeros(1, np.float32), 1.0, False, False, {}
+
+    def render(self) -> Any:
+        return np.full((4, 4, 3), self.length, np.uint8)
+
+
+def make_pole(**settings: Any) -> Pole:
+    return Pole(**settings)
+
+
+def varied(length: float) -> Any:
+    """A closure that bears the name of the function that it calls."""
+
+    @functools.wraps(make_pole)
+    def make(**settings: Any) -> Pole:
+        return make_pole(length=length, **settings)
+
+    return make
+
+
+def _spec(entry_point: Any, **settings: Any) -> EnvSpec:
+    return EnvSpec("Pole-v0", entry_point, **settings)
+
 
 SMALL: dict[str, Any] = {
     "torso": "mlp", "slots": 2, "batch_unrolls": 2, "unroll_steps": 5, "frames_per_visit": 40, "eval_every_frames": 40,
@@ -53,7 +100,6 @@ def test_functions_of_a_module_are_tasks(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_spec_is_a_task_and_parameters_reach_a_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "seasons_of_parameters.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
-    from clearl.tasks.single import make_env
 
     environments, problems = name_makers({"pole": gymnasium.spec("CartPole-v1")})
     assert problems == {} and environments[0].startswith("pole=spec:{")
@@ -62,6 +108,53 @@ def test_a_spec_is_a_task_and_parameters_reach_a_function(tmp_path: Path, monkey
     assert make_env("winter?length=3").unwrapped.length == 3
     assert "seasons_of_parameters" in named_modules({"environments": ["winter=seasons_of_parameters:make_winter"]})
     assert "gymnasium.envs.classic_control.cartpole" in named_modules({"environments": list(environments)})
+
+
+@pytest.mark.parametrize("entry_point", [Pole, make_pole, f"{__name__}:Pole"], ids=["class", "function", "text"])
+def test_a_spec_keeps_its_keywords_time_limit_and_wrappers(entry_point: Any) -> None:
+    around = WrapperSpec("TimeAware", "gymnasium.wrappers:TimeAwareObservation", {"flatten": True})
+    spec = _spec(entry_point, max_episode_steps=7, kwargs={"length": 3}, additional_wrappers=(around,))
+    environments, problems = name_makers({"pole": spec})
+    assert problems == {} and f"{__name__}:" in environments[0]
+    use_makers(environments)
+    env = make_env("pole")
+    assert env.unwrapped.length == 3 and env.spec.max_episode_steps == 7 and env.observation_space.shape == (2,)
+    env.reset(seed=0)
+    ends = [env.step(0)[2:4] for _ in range(7)]
+    assert ends == [(False, False)] * 6 + [(False, True)]
+    if entry_point is not make_pole:
+        assert make_env("pole?length=5").unwrapped.length == 5 and "constructor: length" in str(list_parameters("pole"))
+
+
+def test_a_spec_can_be_filmed() -> None:
+    environments, _ = name_makers({"filmed": _spec(Pole, kwargs={"length": 9})})
+    suite = make_suite("gym", ("filmed",), RunConfig(environments=environments))
+    scene = suite.make_scene("filmed", seed=0)  # type: ignore[attr-defined]
+    assert scene.picture(scene.envs.reset())[0, 0].tolist() == [9, 9, 9]
+    scene.envs.close()
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        (_spec(varied(2)), "make_pole is not at the top of"),
+        (_spec(Pole, kwargs={"length": np.float32(2)}), "the spec Pole-v0 cannot be written as JSON"),
+    ],
+    ids=["closure", "keyword"],
+)
+def test_a_spec_that_workers_cannot_receive_is_made_in_this_process_only(spec: EnvSpec, problem: str) -> None:
+    environments, problems = name_makers({"kept": spec})
+    assert environments == ("kept=here:",) and problem in problems["kept"]
+    use_makers(environments)
+    assert make_env("kept").unwrapped.length == 2
+
+
+def test_closures_that_bear_the_name_of_another_function_stay_distinct() -> None:
+    environments, problems = name_makers({"short": varied(1), "long": varied(4), "plain": make_pole})
+    assert environments == ("short=here:", "long=here:", f"plain={__name__}:make_pole")
+    assert all("make_pole is not at the top of" in problems[name] for name in ("short", "long"))
+    use_makers(environments)
+    assert [make_env(name).unwrapped.length for name in ("short", "long", "plain")] == [1, 4, 1]
 
 
 def test_a_function_that_workers_cannot_import_is_refused_with_the_way_out(tmp_path: Path) -> None:
