@@ -39,6 +39,8 @@ def main(argv: list[str]) -> int:
         raise ConfigError("check needs an environment, as in: clearl check gym:CartPole-v1")
 
     from clearl.tasks.checker import check_env
+    from clearl.tasks.parameters import split_task
+    from clearl.tasks.readings import describe_env
     from clearl.tasks.single import list_parameters
 
     import_plugins(args.imports)
@@ -49,7 +51,8 @@ def main(argv: list[str]) -> int:
             findings = check_env(name, steps=args.steps, beat=watchdog.beat)
         codes.append(_show(name, findings))
         with suppress(ClearlError):  # the findings said why it cannot be made
-            print(f"    parameters ({name}?name=value): {list_parameters(name)}")
+            print("".join(f"    {line}\n" for line in describe_env(name)), end="")
+            print(f"    parameters ({split_task(name)[0]}?name=value): {list_parameters(name)}")
     return max(codes)
 
 

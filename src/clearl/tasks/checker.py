@@ -10,10 +10,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from clearl.errors import ClearlError, UnfitSpaceError, UnknownNameError
-from clearl.tasks.actions import describe_actions
+from clearl.errors import ClearlError, UnfitMaskError, UnfitSpaceError, UnknownNameError
+from clearl.tasks.actions import MASK_KEY, describe_actions
 from clearl.tasks.exits import exits_raise
+from clearl.tasks.masks import RandomActions, mask_method
 from clearl.tasks.observations import ObservationWriter, TaskObservations, common_observation, describe_observations
+from clearl.tasks.readings import doubt
 from clearl.tasks.single import make_env
 
 Severity = Literal["error", "warning", "note"]
@@ -106,15 +108,20 @@ def _close(env: Any) -> Iterator[EnvFinding]:
 
 
 def _check_spaces(env_id: str, env: Any, steps: int) -> Iterator[EnvFinding]:
-    parts: list[tuple[Callable[[str, Any], object], Any]] = [
+    parts: list[tuple[Callable[[str, Any], Any], Any]] = [
         (describe_observations, env.observation_space),
         (describe_actions, env.action_space),
     ]
+    described = []
     for read, space in parts:
         try:
-            read(env_id, space)
+            described.append(read(env_id, space))
         except UnfitSpaceError as error:
             yield EnvFinding("error", error.problem, error.remedy)
+    if len(described) == len(parts):
+        for part in TaskObservations(described[0]).parts:
+            if (found := doubt(part)) is not None:
+                yield EnvFinding("warning", *found)
 
 
 def _check_signatures(env_id: str, env: Any, steps: int) -> Iterator[EnvFinding]:
@@ -131,8 +138,12 @@ def _check_signatures(env_id: str, env: Any, steps: int) -> Iterator[EnvFinding]
             "error", f"reset returns {_kind(answer)}", "return the pair (observation, info), info being a dict"
         )
         return
+    masks = mask_method(env if bare.action_space == env.action_space else bare)
     try:
-        answer = bare.step(bare.action_space.sample())
+        answer = bare.step(RandomActions(env_id, bare.action_space, masks).draw(answer[1]))
+    except UnfitMaskError as error:
+        yield EnvFinding("error", f"{error.problem} after reset", error.remedy)
+        return
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's environment raises is a finding
         yield _raised("step", error, "mend step; the traceback shows where")
         return
@@ -172,7 +183,8 @@ def _play(env_id: str, env: Any, *, seed: int, steps: int) -> _Play:
     observations = TaskObservations(describe_observations(env_id, env.observation_space))
     spec = common_observation({env_id: observations}, stack=1)
     writer, frame = ObservationWriter(observations, spec), np.zeros((1, *spec.frame_shape), spec.frame_dtype)
-    env.action_space.seed(0)
+    ask_mask = mask_method(env)
+    actions = RandomActions(env_id, env.action_space, ask_mask)
     length = 0
 
     def see(observation: Any) -> None:
@@ -194,19 +206,25 @@ def _play(env_id: str, env: Any, *, seed: int, steps: int) -> _Play:
             ] = None
 
     try:
-        see(env.reset(seed=seed)[0])
+        observation, info = env.reset(seed=seed)
+        see(observation)
+        masked = MASK_KEY in info or ask_mask is not None
         for _ in range(steps):
             if play.failed:
                 break
-            observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+            observation, reward, terminated, truncated, info = env.step(actions.draw(info))
             length += 1
             see(observation)
             play.findings.update(dict.fromkeys(_check_answer(reward, terminated, truncated)))
+            play.findings.update(dict.fromkeys(_check_info(info, masked=masked)))
             play.rewards.append(float(reward))
             if terminated or truncated:
                 play.ends.append((length, bool(terminated)))
                 length = 0
-                see(env.reset()[0])
+                observation, info = env.reset()
+                see(observation)
+    except UnfitMaskError as error:
+        play.findings[EnvFinding("error", f"{error.problem} after {len(play.rewards)} steps", error.remedy)] = None
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's environment raises is a finding
         place = f"step {len(play.rewards) + 1} of random play"
         play.findings[_raised(place, error, "mend it; the traceback shows where")] = None
@@ -219,6 +237,14 @@ def _check_answer(reward: Any, terminated: Any, truncated: Any) -> Iterator[EnvF
     for name, value in (("terminated", terminated), ("truncated", truncated)):
         if not isinstance(value, bool | np.bool_):
             yield EnvFinding("warning", f"{name} is {_kind(value)}, not a bool", f"return bool({name})")
+
+
+def _check_info(info: Any, *, masked: bool) -> Iterator[EnvFinding]:
+    if not isinstance(info, dict):
+        yield EnvFinding("error", f"the info of a step is {_kind(info)}", "return a dict")
+    elif MASK_KEY in info and not masked:
+        problem = f"{MASK_KEY} is in the info of a step, but not in that of reset: training ignores it"
+        yield EnvFinding("warning", problem, "return it from reset, too")
 
 
 def _check_ends(env: Any, play: _Play, steps: int) -> Iterator[EnvFinding]:

@@ -316,15 +316,27 @@ def _placed(part: ObservationPart, common: PartSpec) -> tuple[tuple[slice, ...],
 
 def describe_observations(task: str, space: Any) -> Description:
     """Describe the observation space of a task; raise an error that names what cannot be trained on."""
+    description = _describe(task, space)
+    names = [field_name(part.name) for part in _parts(description, (), 0)]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        problem = f"{task} has two parts in its observations that are both called {twice!r}, after the keys to them"
+        raise UnfitSpaceError(problem, WRAP)
+    return description
+
+
+def _describe(task: str, space: Any) -> Description:
     from gymnasium import spaces
 
     if isinstance(space, spaces.Dict):
-        if "" in space.spaces:
-            raise UnfitSpaceError(f"{task} has a part without a name in its observations", WRAP)
-        items = {name: describe_observations(task, item) for name, item in space.spaces.items()}
+        for name in space.spaces:
+            if not isinstance(name, str):
+                raise UnfitSpaceError(f"{task} has a part called {name!r} in its observations, which is no text", WRAP)
+            if not name:
+                raise UnfitSpaceError(f"{task} has a part without a name in its observations", WRAP)
+        items = {name: _describe(task, item) for name, item in space.spaces.items()}
         return _some(task, {"kind": "dict", "items": items})
     if isinstance(space, spaces.Tuple):
-        items = [describe_observations(task, item) for item in space.spaces]
+        items = [_describe(task, item) for item in space.spaces]
         return _some(task, {"kind": "tuple", "items": items})
     if isinstance(space, spaces.Discrete):
         return _one_hot(task, [int(space.n)], [int(space.start)], [])

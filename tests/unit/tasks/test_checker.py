@@ -10,7 +10,13 @@ from clearl.errors import UnknownNameError
 from clearl.tasks.checker import _check_spaces, check_env
 
 
-@pytest.mark.parametrize("env_id", ["gym:CartPole-v1", "Acrobot-v1", "BrokenWalk-v0", "BrokenPicture-v0"])
+@pytest.mark.parametrize(
+    "env_id",
+    [
+        "gym:CartPole-v1", "Acrobot-v1", "BrokenWalk-v0", "BrokenPicture-v0", "BrokenStrictMask-v0", "BrokenAsked-v0",
+        "BrokenWrappedMask-v0",
+    ],
+)  # fmt: skip
 def test_sound_environments_get_a_clean_bill(env_id: str) -> None:
     assert check_env(env_id, steps=500) == []
 
@@ -42,6 +48,14 @@ def test_sound_environments_get_a_clean_bill(env_id: str) -> None:
         ("DictObservation", "error", "part 'a' of the observation is missing", "observation_space promises"),
         ("FourAxes", "error", "instead of (2, 2, 2, 2)", "observation_space promises"),
         ("ToldStory", "error", "has Text observations", "FlattenObservation"),
+        ("AllMasked", "error", "action_mask allows no action at all after 1 steps", "allow one"),
+        ("LongMask", "error", "action_mask has 5 flags instead of 2 after 1 steps", "one for each option"),
+        ("RaggedMask", "error", "action_mask is [[1], [1, 0]] after 1 steps", "give an array of flags"),
+        ("LateMask", "warning", "not in that of reset: training ignores it", "return it from reset, too"),
+        ("NoInfo", "error", "the info of a step is NoneType", "return a dict"),
+        ("GreyNumbers", "warning", "shape (4, 3) is read as image, 1 channel, 4 x 3 pixels", "FlattenObservation"),
+        ("ManyChannels", "warning", "(9, 84, 84) is read as image, 84 channels, 9 x 84", "move it to the end"),
+        ("StackedPictures", "warning", "(4, 8, 8, 3) is read as vector, 768 numbers", "--frame-stack"),
     ],
 )
 def test_every_fault_is_found_with_its_remedy(name: str, severity: str, problem: str, remedy: str) -> None:

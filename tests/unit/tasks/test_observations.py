@@ -136,6 +136,9 @@ def test_parts_of_unlike_kinds_are_refused_with_their_name() -> None:
         (spaces.Text(3), "Text observations.*FlattenObservation"),
         (spaces.Dict(a=spaces.Sequence(spaces.Discrete(2))), "Sequence observations"),
         (spaces.Dict({"": spaces.Discrete(2)}), "a part without a name"),
+        (spaces.Dict({"a/b": spaces.Box(0, 1, (2,)), "a": spaces.Dict({"b": spaces.Box(0, 1, (3,))})}), "called 'a/b'"),
+        (spaces.Dict({"a/0": spaces.Discrete(2), "a": spaces.Tuple((spaces.Discrete(2),))}), "both called 'a/0'"),
+        (spaces.Dict({0: spaces.Discrete(2)}), "a part called 0 .*no text"),  # pyright: ignore[reportArgumentType]  # the fault
         (spaces.Box(0, 1, (0,)), "empty part"),
         (spaces.Tuple(()), "an empty Tuple"),
         (spaces.Discrete(10**6), "1_000_000 options, more than 65_536"),

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import broken_envs  # noqa: F401 - registers them
 import pytest
 
 from clearl.cli import check
 from clearl.config import RunConfig
 from clearl.errors import ConfigError, UnknownNameError
 from clearl.suites import make_suite
+from clearl.tasks.in_play import attributes_in_play
 from clearl.tasks.parameters import expand_ranges, join_task, split_task
-from clearl.tasks.single import list_parameters, make_env
+from clearl.tasks.single import check_parameters, list_parameters, make_env
 
 
 def test_names_are_split_and_joined() -> None:
@@ -71,3 +73,47 @@ def test_check_lists_the_parameters(capsys: pytest.CaptureFixture[str], tmp_path
         capsys.readouterr().out
     )
     assert list_parameters("Pendulum-v1").options == ("x_init", "y_init")
+
+
+def test_the_time_limit_of_a_registered_environment_is_a_parameter() -> None:
+    env = make_env("BrokenTruncating-v0")
+    assert env.spec.max_episode_steps == 200
+    env.close()
+    env = make_env("BrokenEndless-v0?max_episode_steps=700")  # registered without a limit
+    env.reset(seed=0)
+    ends = [env.step(0)[3] for _ in range(700)]
+    assert ends == [False] * 699 + [True]
+    assert make_env("CartPole-v1?max_episode_steps=1000&length=2").spec.max_episode_steps == 1000
+    assert "; time limit: max_episode_steps" in str(list_parameters("CartPole-v1"))
+    for wrong in ("0", "2.5", "true"):
+        with pytest.raises(ConfigError, match="max_episode_steps is a number of steps, or -1 for no limit"):
+            make_env(f"CartPole-v1?max_episode_steps={wrong}")
+
+
+def test_keywords_reach_a_constructor_that_requires_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "required_keywords.py").write_text(
+        "import gymnasium\nfrom broken_envs import Walk\n\nclass Wind(Walk):\n    def __init__(self, *, wind):\n"
+        "        self._wind = wind\n\n"
+        "gymnasium.register('Wind-v0', Wind, max_episode_steps=50)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert make_env("required_keywords:Wind-v0?wind=3").unwrapped._wind == 3
+    assert list_parameters("Wind-v0?wind=3").keywords == ("wind", "max_episode_steps")
+    assert check.main(["gym:Wind-v0?wind=3", "--steps", "100"]) == 0
+    assert "    parameters (Wind-v0?name=value): constructor: wind; " in capsys.readouterr().out
+
+
+def test_check_says_how_each_part_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check.main(["gym:BrokenManyChannels-v0,BrokenStrictMask-v0,Pendulum-v1", "--steps", "30"]) == 0
+    said = capsys.readouterr().out
+    assert "    observation (9, 84, 84): image, 84 channels, 9 x 84 pixels\n    actions: 2 options\n" in said
+    assert "    observation (3,): vector, 3 numbers\n    actions: 2 options, masked by state\n" in said
+    assert "    actions: 1 real number within bounds\n" in said
+
+
+def test_parameters_and_drift_are_checked_within_the_masks_of_states() -> None:
+    check_parameters("BrokenStrictMask-v0?gain=2")
+    found = attributes_in_play(("BrokenStrictMask-v0", "BrokenStrictMask-v0?gain=2"), make_env)
+    assert found["BrokenStrictMask-v0?gain=2"] == {"gain": 2.0}
