@@ -13,6 +13,7 @@ from clearl.suites.environments import EnvironmentSuite
 from clearl.suites.settings import GymnasiumSettings
 from clearl.tasks.in_play import attributes_in_play, set_attributes
 from clearl.tasks.loop import LoopEnvs
+from clearl.tasks.parameters import split_task
 from clearl.tasks.single import check_parameters, has_vector, make_env, make_vector
 from clearl.tasks.suite import Envs
 from clearl.tasks.wrapping import wrapped
@@ -29,6 +30,7 @@ class GymnasiumSuite(EnvironmentSuite):
     def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
         if importlib.util.find_spec("gymnasium") is None:
             raise MissingExtraError("suite gym", "gymnasium", "install it with: pip install gymnasium")
+        _check_distinct(tasks)
         for task in tasks if config.protocol == "drift" else ():
             if "?" in task:
                 check_parameters(task)
@@ -45,6 +47,17 @@ class GymnasiumSuite(EnvironmentSuite):
         return envs.changed(
             task, lambda env: set_attributes(env.unwrapped, self._in_play[task]), partial(self.one, task)
         )
+
+
+def _check_distinct(tasks: Sequence[str]) -> None:
+    """Refuse two names of one task, such as `?g=2` and `?g=2.0`: they would be trained and reported as two."""
+    names: dict[Any, str] = {}
+    for task in tasks:
+        env_id, parameters = split_task(task)
+        values = frozenset((name, isinstance(value, bool), value) for name, value in parameters.items())
+        other = names.setdefault((env_id, values), task)
+        if other != task:
+            raise ConfigError(f"{other} and {task} are two names of one task; use one of them")
 
 
 def _make_vector(config: RunConfig, task: str, num_envs: int) -> Any | None:
