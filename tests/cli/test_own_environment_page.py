@@ -45,7 +45,7 @@ def test_the_page_runs_to_its_end(form: str, tmp_path: Path):
             (tmp_path / named[1]).write_text(text)
         else:
             _run([sys.executable, "-c", text], tmp_path)
-    made = {"runs/delivery/videos/DeliveryWinter-v0.gif", "delivery-agent/agent.json", "report/index.html"}
+    made = {"runs/delivery/videos/Delivery-v0-friction-0.05.gif", "delivery-agent/agent.json", "report/index.html"}
     assert [name for name in made if not (tmp_path / name).is_file()] == []
 
 
