@@ -21,14 +21,14 @@ import numpy as np
 from clearl.errors import RunDirectoryError, UnknownNameError
 from clearl.memory import read_shards, replay_of
 from clearl.records.run_dir import RunDir
-from clearl.records.writer import check_position
 from clearl.replay.contents import shard_directories
 from clearl.replay.disk import DiskStore
 from clearl.replay.framing import ShardKey
 from clearl.replay.history import earlier_of, pack_mask, reservoir_at
 from clearl.replay.labels import stored_name, task_name, task_number
 from clearl.seeding import derive
-from clearl.storage.checkpoints import GENERATIONS, CheckpointStore, Saved
+from clearl.storage.checkpoints import GENERATIONS, Saved
+from clearl.wiring import resumable_checkpoints
 
 _MAX_RECORD_NBYTES = 1 << 31
 
@@ -126,7 +126,7 @@ def finish_forgetting(run_dir: RunDir) -> None:
     replay = run_dir.meta.get("replay") or {}
     if not replay.get("unfinished"):
         return
-    checkpoints = _checkpoints(run_dir)
+    checkpoints = resumable_checkpoints(run_dir)
     saved = checkpoints.newest()
     if saved is None:
         raise RunDirectoryError(f"{run_dir.path} has lost its checkpoints, so that forgetting cannot be finished")
@@ -138,13 +138,6 @@ def finish_forgetting(run_dir: RunDir) -> None:
     run_dir.update_meta(replay={name: value for name, value in replay.items() if name != "unfinished"})
 
 
-def _checkpoints(run_dir: RunDir) -> CheckpointStore:
-    """Return the checkpoints, with the checks of a resume."""
-    return CheckpointStore(
-        run_dir.checkpoints_path, check=lambda state: check_position(run_dir.path, state.get("metrics_position"))
-    )
-
-
 def _checked(run_dir: RunDir) -> Saved:
     replay = replay_of(run_dir)
     if replay.get("forecast") == "no replay":
@@ -153,7 +146,7 @@ def _checked(run_dir: RunDir) -> Saved:
         raise RunDirectoryError(
             f"the replay buffer of {run_dir.path} is gone (kept in RAM, or keep_replay was off): nothing to forget"
         )
-    saved = _checkpoints(run_dir).newest()
+    saved = resumable_checkpoints(run_dir).newest()
     if saved is None:
         raise RunDirectoryError(
             f"{run_dir.path} holds no checkpoint yet, so there is nothing that would be gone on with"

@@ -23,7 +23,7 @@ from clearl.replay.contents import ShardContents, read_shard, shard_directories
 from clearl.replay.history import earlier_of
 from clearl.replay.labels import task_name
 from clearl.spaces import spec_from_json
-from clearl.storage.checkpoints import CheckpointStore
+from clearl.wiring import saved_checkpoints
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def replay_of(run_dir: RunDir) -> dict[str, Any]:
 
 def at_rest(run_dir: RunDir) -> list[int] | None:
     """Return the number of unrolls that each slot had offered at the newest checkpoint; None if there is none."""
-    saved = CheckpointStore(run_dir.checkpoints_path).newest()
+    saved = saved_checkpoints(run_dir).newest()
     if saved is None:
         return None
     return [int(n) for n in saved.json["shards"] or run_dir.meta["replay"].get("sequences") or ()] or None
@@ -161,7 +161,7 @@ def _unroll_frames(run_dir: RunDir) -> int:
 
 def _now_frames(run_dir: RunDir) -> int:
     """Return the frames trained on, from the newest checkpoint, or from the last row if that is later."""
-    saved = CheckpointStore(run_dir.checkpoints_path).newest()
+    saved = saved_checkpoints(run_dir).newest()
     now = 0 if saved is None else int(saved.json["learner"]["state"]["counters"]["frames"])
     if run_dir.status != "running":
         return now

@@ -26,8 +26,10 @@ from clearl.config import RunConfig, from_yaml
 from clearl.continuation import extend_run, fork_run, go_on, plan_extension
 from clearl.errors import ClearlError
 from clearl.experiment import run
+from clearl.forgetting import forget, plan_forgetting
 from clearl.learning.batching import make_batch
-from clearl.nets.network import PolicyNetwork, StepInput
+from clearl.memory import read_memory
+from clearl.nets.network import PolicyNetwork, StepInput, as_module
 from clearl.records.run_dir import RunDir
 from clearl.report import make_report
 from clearl.storage.switch_weights import SwitchWeights
@@ -228,3 +230,14 @@ def test_a_kill_while_growing_leaves_the_old_run_and_a_new_one_that_starts(
     assert_same_answers(first, out)
     assert run(config, out, console=False).status == "finished"
     assert state(out)["learner"]["state"]["counters"]["frames"] == 690
+
+
+def test_forgetting_after_a_growth_that_was_cut_off_leaves_the_old_agent(copy: Path) -> None:
+    weights = as_module(clearl.load_agent(copy).network).state_dict()
+    saved_checkpoints(RunDir(copy)).save(plan_extension(copy, ACROBOT).tree)  # a kill comes before the meta data
+    assert read_memory(copy).unrolls == 60
+    forget(plan_forgetting(copy, "CartPole-v1"))
+    assert read_memory(copy).unrolls == 0
+    after = as_module(clearl.load_agent(copy).network).state_dict()
+    assert after.keys() == weights.keys() and all(torch.equal(after[name], weights[name]) for name in weights)
+    assert run(go_on(copy, None, ACROBOT), copy, console=False).status == "finished"
