@@ -28,7 +28,7 @@ from clearl.errors import (
 from clearl.forgetting import finish_forgetting
 from clearl.learning.learner import find_device
 from clearl.methods import make_method
-from clearl.methods.method import full_label
+from clearl.methods.method import method_meta
 from clearl.nets.network import as_module
 from clearl.plugins import import_plugins, named_modules
 from clearl.records.collapse import CollapseWatch
@@ -90,16 +90,19 @@ class RunResult:
         """The trained agent, from the newest checkpoint."""
         return load_agent(self.path)
 
-    def extend(self, *, console: bool = False, **settings: Any) -> RunResult:
+    def extend(
+        self, *, console: bool = False, arm: str | None = None, listeners: Sequence[Callable[[Row], None]] = (),
+        **settings: Any,
+    ) -> RunResult:  # fmt: skip
         """Continue training in the same directory on further tasks: `result.extend(tasks=("asterix",))`.
 
-        Tasks may be functions that make an environment, as for `clearl.run`.
+        Tasks may be functions that make an environment; `arm` and `listeners` are those of `clearl.run`, too.
         """
         settings, unreachable = named_tasks(settings)
         import_plugins(named_modules(settings))
         config = go_on(self.path, None, settings)
         check_reachable(unreachable, config.runtime)
-        return run(config, self.path, console=console)
+        return run(config, self.path, console=console, arm=arm, listeners=listeners)
 
 
 def run(
@@ -326,16 +329,13 @@ def _directory_name(plan: Plan) -> str:
 
 
 def _common_meta(config: RunConfig, arm: str | None) -> dict[str, Any]:
-    method = make_method(config)
     return {
         "clearl": __version__,
         "argv": sys.argv[1:],
         "began_unix_s": round(time.time()),
         "seed": config.seed,
         "method": config.method,
-        "label": full_label(method),
-        "colour": method.colour,
-        "needs_boundaries": method.needs_boundaries,
+        **method_meta(make_method(config)),
         "suite": config.suite,
         "protocol": config.protocol,
         "arm": arm,

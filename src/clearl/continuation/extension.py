@@ -22,6 +22,7 @@ from clearl.continuation.copying import copy_run, empty
 from clearl.continuation.tree import next_tree, sequences_of
 from clearl.errors import ConfigError, CorruptFileError, RunDirectoryError, UnknownNameError
 from clearl.growth import Growth
+from clearl.methods.method import method_meta
 from clearl.records.run_dir import RunDir, claimed_directory, holds_run, refuse_foreign
 from clearl.runtimes import RUNTIMES
 from clearl.spaces import spec_from_json, spec_to_json
@@ -69,7 +70,7 @@ class Extension:
     tree: dict[str, Any]
     """The checkpoint from which the next segments begin."""
     meta: dict[str, Any]
-    """The meta data of the agent's spaces and tasks from now on."""
+    """The meta data of the agent's spaces, tasks and method from now on."""
 
     @property
     def changes(self) -> dict[str, tuple[Any, Any]]:
@@ -116,7 +117,9 @@ def plan_extension(source: Path, flags: Mapping[str, Any]) -> Extension:
     lost = had and not (run_dir.replay_path.is_dir() and any(run_dir.replay_path.iterdir()))
     factory = RunFactory(config, suite, run_dir.path, _size(run_dir, replay))
     tree = next_tree(saved, before, factory, plan, len(past), sequences_of(saved.tree, run_dir.meta, config), growth)
-    meta = {"spec": spec_to_json(suite.spec), "tasks": tasks_to_json(agent_tasks(suite))}
+    meta = {
+        "spec": spec_to_json(suite.spec), "tasks": tasks_to_json(agent_tasks(suite)), **method_meta(factory.method),
+    }  # fmt: skip
     return Extension(
         run_dir.path, saved, before, config, plan, len(past), replay, lost, dict(flags), growth, tree, meta
     )

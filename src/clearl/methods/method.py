@@ -202,3 +202,8 @@ def full_label(method: Method) -> str:
     """
     *wrappers, base = layers(method)
     return " + ".join(part.label for part in [*wrappers, *([base] if base.replay_fraction or not wrappers else [])])
+
+
+def method_meta(method: Method) -> dict[str, Any]:
+    """Return what the meta data of a run say about its method, for readers that cannot import it."""
+    return {"label": full_label(method), "colour": method.colour, "needs_boundaries": method.needs_boundaries}
