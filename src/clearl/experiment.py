@@ -213,7 +213,7 @@ def _run_plan(config: RunConfig, plan: Plan, out: Path, suite: Suite, stop: Stop
             with suppress(StorageError):  # a full disk must not hide the original error
                 run_dir.set_status("failed")
             if isinstance(error, DivergedError):
-                raise _with_checkpoint(error, run_dir) from error
+                raise _with_remedy(error, run_dir, config) from error
             raise
         status = "interrupted" if stop else "finished"
         # A finished file no longer changes: with its length recorded, a lost end can be detected.
@@ -252,10 +252,16 @@ def _open_console(config: RunConfig, plan: Plan, run_dir: RunDir, stack: ExitSta
     return partial(shield.call, view.update)
 
 
-def _with_checkpoint(error: DivergedError, run_dir: RunDir) -> DivergedError:
+def _with_remedy(error: DivergedError, run_dir: RunDir, config: RunConfig) -> DivergedError:
+    """Add the last good checkpoint, and the command that goes on from it: a resume takes no other learning rate."""
     saved = saved_checkpoints(run_dir).newest()
-    where = "there is no checkpoint yet" if saved is None else f"the last good checkpoint is {saved.path}"
-    return DivergedError(f"{error}; {where}")
+    if saved is None:
+        return DivergedError(f"{error}; there is no checkpoint yet, so start anew with --overwrite")
+    text = f"{error}; the last good checkpoint is {saved.path}"
+    if config.protocol != "separate":
+        slower = f"--learning-rate {config.learning_rate / 10:g}"
+        text += f"; clearl run --extend {shlex.quote(str(run_dir.path))} {slower} plays the tasks anew from there"
+    return DivergedError(text)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -15,7 +16,8 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from interrupted import extend_and_end
+from failing_calls import FailingCalls
+from interrupted import crash, extend_and_end
 
 import clearl
 from clearl.config import RunConfig, from_yaml
@@ -120,6 +122,25 @@ def test_other_settings_may_change_and_are_shown(first: Path, tmp_path: Path) ->
     )
 
 
+def test_the_meta_data_describe_the_method_from_now_on(first: Path, tmp_path: Path) -> None:
+    told = {name: RunDir(first).meta[name] for name in ("method", "label", "needs_boundaries")}
+    assert told == {"method": "clear", "label": "CLEAR", "needs_boundaries": False}
+    fork_run(plan_extension(first, {**NEXT, "method": "ewc+clear"}), tmp_path / "b")
+    meta = RunDir(tmp_path / "b").meta
+    assert {name: meta[name] for name in told} == {
+        "method": "ewc+clear", "label": "EWC + CLEAR", "needs_boundaries": True
+    }  # fmt: skip
+
+
+def test_extend_takes_an_arm_and_listeners(copy: Path) -> None:
+    seen: list[dict[str, Any]] = []
+    result = clearl.run(resume_from=copy, out=copy.with_name("b"), **NEXT)
+    result.extend(arm="mine", listeners=[seen.append], **NEXT)
+    assert RunDir(result.path).meta["arm"] == "mine"
+    assert {row["task"] for row in seen if row["kind"] == "eval"} == {"breakout", "breakout@1", "asterix"}
+    assert [row["frames"] for row in seen if row["kind"] == "train"][-1] == 1400
+
+
 def test_a_baselines_agent_goes_on_with_clear(tmp_path: Path) -> None:
     run(RunConfig(**{**SMALL, "method": "baseline"}), tmp_path / "a", console=False)
     result = clearl.run(resume_from=tmp_path / "a", out=tmp_path / "b", **NEXT, method="clear")
@@ -206,11 +227,6 @@ def test_what_cannot_go_on_is_one_line_and_changes_nothing(
 
 
 def test_runs_that_hold_no_agent_to_go_on_with_are_refused(copy: Path, tmp_path: Path) -> None:
-    cases: list[tuple[Status, str]] = [("failed", "failed"), ("running", "was cut off")]
-    for status, says in cases:
-        RunDir(copy).set_status(status)
-        with pytest.raises(ClearlError, match=says):
-            plan_extension(copy, NEXT)
     RunDir(copy).set_status("running")
     with RunDir(copy).locked(), pytest.raises(ClearlError, match="(?i)another process"):
         plan_extension(copy, NEXT)
@@ -220,6 +236,56 @@ def test_runs_that_hold_no_agent_to_go_on_with_are_refused(copy: Path, tmp_path:
         plan_extension(copy, NEXT)
     with pytest.raises(ClearlError, match="holds no run"):
         plan_extension(tmp_path / "nowhere", NEXT)
+
+
+@pytest.mark.parametrize("status", ["failed", "running"])
+def test_a_run_that_failed_or_was_cut_off_goes_on_from_its_newest_checkpoint(tmp_path: Path, status: Status) -> None:
+    a, config = tmp_path / "a", RunConfig(**{**SMALL, "checkpoint_every_frames": 160})
+    crash(config, a, at=lambda row: row["kind"] == "train" and row["frames"] > 300)
+    assert RunDir(a).status == "failed" and rows(a, "train")[-1]["frames"] > 320
+    RunDir(a).set_status(status)
+    before = files(a)
+    clearl.run(resume_from=a, out=tmp_path / "b", **NEXT)
+    assert files(a) == before
+    run(go_on(a, None, NEXT), a, console=False)
+    for out in (a, tmp_path / "b"):
+        frames = [row["frames"] for row in rows(out, "train")]
+        assert frames == [100, 200, 300, 400, 500, 600], "none twice"
+        assert RunDir(out).status == "finished" and RunDir(out).meta["extensions"][0]["frames"] == 320
+        last = rows(out, "segment")[-1]
+        assert (last["tasks"], last["start_frames"], last["end_frames"]) == (["asterix"], 320, 320 + 300)
+
+
+def test_a_run_that_changed_since_the_plan_is_refused(copy: Path, tmp_path: Path) -> None:
+    extension = plan_extension(copy, NEXT)
+    RunDir(copy).update_meta(arm="another")
+    with pytest.raises(ClearlError, match="has changed meanwhile; nothing was done, try again"):
+        extend_run(extension)
+    extension = plan_extension(copy, NEXT)
+    CheckpointStore(copy / "checkpoints").save(extension.saved.tree)
+    before = files(copy)
+    for extend in (lambda: extend_run(extension), lambda: fork_run(extension, tmp_path / "b")):
+        with pytest.raises(ClearlError, match="has changed meanwhile"):
+            extend()
+    assert files(copy) == before and [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_full_disk_leaves_nothing_of_the_copy(first: Path, tmp_path: Path) -> None:
+    extension, out, failures = plan_extension(first, NEXT), tmp_path / "b", 0
+    with FailingCalls(tmp_path / ".b.making").injected() as whole:
+        fork_run(extension, out)
+    shutil.rmtree(out)
+    for moment in range(0, len(whole.seen), 5):
+        try:
+            with FailingCalls(tmp_path / ".b.making", moment, error=errno.ENOSPC).injected():
+                fork_run(extension, out)
+        except ClearlError as error:
+            failures += 1
+            assert "No space left on device" in str(error) and "\n" not in str(error)
+            assert list(tmp_path.iterdir()) == []
+        else:
+            shutil.rmtree(out)
+    assert failures > 10
 
 
 @pytest.mark.parametrize("damage", ["meta", "settings", "checkpoint", "version"])

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+import shlex
 from collections.abc import Callable, Generator
 from pathlib import Path
 
@@ -8,6 +10,8 @@ import pytest
 import torch
 from whole_runs import rows, small_config
 
+from clearl.cli.main import main
+from clearl.config import from_yaml
 from clearl.errors import DivergedError
 from clearl.experiment import run
 from clearl.learning.learner import Learner, UpdateStats
@@ -79,6 +83,30 @@ def test_ten_in_a_row_stop_the_run_and_point_to_the_last_good_checkpoint(
     assert RunDir.open(tmp_path).status == "failed"
     assert all(torch.isfinite(t).all() for t in newest.tree["learner"]["tensors"].values())
     assert [row["updates"] for row in rows(tmp_path, "train")] == list(range(1, 40))
+
+
+def test_the_error_names_a_command_that_goes_on_with_a_lower_learning_rate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "a run"
+    with monkeypatch.context() as patch:
+        poison(patch, lambda call: call >= 30, "nan")
+        with pytest.raises(DivergedError) as caught:
+            run(CONFIG, out, console=False)
+    named = re.search(r"clearl (run --extend .*) plays the tasks anew from there", str(caught.value))
+    assert named is not None
+    assert main([*shlex.split(named[1]), "--quiet"]) == 0
+    config = from_yaml(RunDir.open(out).config_text)
+    assert config.learning_rate == pytest.approx(CONFIG.learning_rate / 10)
+    *past, one, two = RunDir.open(out).meta["plan"]["segments"]
+    assert past and [each["tasks"] for each in (one, two)] == [["breakout"], ["freeway"]]
+    assert RunDir.open(out).status == "finished"
+
+
+def test_a_run_without_a_checkpoint_is_to_start_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    poison(monkeypatch, lambda call: True, "nan")
+    with pytest.raises(DivergedError, match="there is no checkpoint yet, so start anew with --overwrite"):
+        run(small_config(cycles=1, checkpoint_every_frames=None), tmp_path, console=False)
 
 
 def test_a_run_that_stopped_so_goes_on_when_the_cause_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

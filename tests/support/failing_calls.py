@@ -29,6 +29,7 @@ class FailingCalls:
     root: Path
     first: int = -1
     last: int = -1
+    error: int = errno.EIO
     seen: list[str] = field(default_factory=list)
     """All calls: name and path below `root`."""
     failed: list[str] = field(default_factory=list)
@@ -41,7 +42,7 @@ class FailingCalls:
         self.seen.append(f"{name} {place.removeprefix(str(self.root))}")
         if self.first <= len(self.seen) - 1 <= max(self.first, self.last):
             self.failed.append(f"{self.seen[-1]} in {_caller()}")
-            raise OSError(errno.EIO, os.strerror(errno.EIO), place)
+            raise OSError(self.error, os.strerror(self.error), place)
 
     @contextmanager
     def injected(self) -> Iterator[FailingCalls]:

@@ -1,32 +1,32 @@
-"""A copy of a run up to its checkpoint: full files of the replay buffer are shared, everything else is copied."""
+"""A copy of a run up to its checkpoint: files that are never written to again are shared, the others copied."""
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
-from clearl.records.parts import RowFiles
+from clearl.records.parts import copy_rows
 from clearl.records.run_dir import RunDir
 from clearl.records.schema import METRICS_FILE
 from clearl.storage.checkpoints import Saved
+from clearl.storage.files import copy_file, link_or_copy
 from clearl.storage.switch_weights import SWITCHES_DIR
 
 
 def copy_run(source: RunDir, target: Path, saved: Saved) -> int:
     """Copy a run up to its checkpoint; return the bytes of replay that were copied instead of linked."""
-    position = int(saved.json["metrics_position"])
-    with RowFiles(source.metrics_path) as rows, open(target / METRICS_FILE, "wb") as copy:
-        copy.write(rows.read(0, position))
-        copy.flush()
-        os.fsync(copy.fileno())
-    (target / "checkpoints").mkdir()
-    shutil.copytree(saved.path, target / "checkpoints" / saved.path.name)
-    if (source.path / SWITCHES_DIR).is_dir():
-        shutil.copytree(source.path / SWITCHES_DIR, target / SWITCHES_DIR)
+    copy_rows(source.metrics_path, target / METRICS_FILE, int(saved.json["metrics_position"]))
+    _copy_files(saved.path, target / "checkpoints" / saved.path.name)
+    _copy_files(source.path / SWITCHES_DIR, target / SWITCHES_DIR)
     copied = _copy_replay(source.replay_path, target / "replay")
     RunDir.begin(target, config_text=source.config_text, meta=source.meta)
     return copied
+
+
+def _copy_files(source: Path, target: Path) -> None:
+    for file in sorted(source.iterdir()) if source.is_dir() else ():
+        target.mkdir(parents=True, exist_ok=True)
+        copy_file(file, target / file.name)
 
 
 def _copy_replay(source: Path, target: Path) -> int:
@@ -34,21 +34,10 @@ def _copy_replay(source: Path, target: Path) -> int:
     copied = 0
     for shard in sorted(source.iterdir()) if source.is_dir() else ():
         (target / shard.name).mkdir(parents=True)
-        files = sorted(path for path in shard.iterdir() if path.suffix == ".seg")
-        for file in files:
-            place = target / shard.name / file.name
-            if file == files[-1] or not _link(file, place):
-                shutil.copyfile(file, place)
-                copied += place.stat().st_size
+        *full, last = sorted(path for path in shard.iterdir() if path.suffix == ".seg") or [None]
+        copied += sum(link_or_copy(file, target / shard.name / file.name) for file in full if file)
+        copied += copy_file(last, target / shard.name / last.name) if last else 0
     return copied
-
-
-def _link(file: Path, place: Path) -> bool:
-    try:
-        os.link(file, place)
-    except OSError:  # another file system, or one without links
-        return False
-    return True
 
 
 def empty(directory: Path) -> None:

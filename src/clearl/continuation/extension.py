@@ -10,6 +10,7 @@ that reads a run (resume, report, live page) sees one longer run. Nothing is cha
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from clearl.records.run_dir import RunDir, claimed_directory, holds_run, refuse_
 from clearl.runtimes import RUNTIMES
 from clearl.spaces import spec_from_json, spec_to_json
 from clearl.storage.checkpoints import Saved
+from clearl.storage.files import storage_errors
 from clearl.suites import make_suite
 from clearl.tasks.plan import Plan, Segment, plan_from_json
 from clearl.tasks.suite import Suite
@@ -54,6 +56,8 @@ class Extension:
     """The plan, settings and replay that a run will continue with; made and checked by `plan_extension`."""
 
     source: Path
+    seen: dict[str, Any]
+    """The meta data of the run when this was planned."""
     saved: Saved
     before: RunConfig
     config: RunConfig
@@ -96,7 +100,7 @@ def plan_extension(source: Path, flags: Mapping[str, Any]) -> Extension:
     """Check that the run in `source` can be extended with the settings in `flags`; reads only."""
     run_dir = RunDir.open(Path(source).absolute())
     before = from_yaml(run_dir.config_text, str(run_dir.path))
-    _check_source(run_dir, before)
+    seen = _check_source(run_dir, before)
     saved = resumable_checkpoints(run_dir).newest()
     if saved is None:
         raise RunDirectoryError(f"{source} holds no checkpoint, so there is no agent to go on with")
@@ -105,7 +109,7 @@ def plan_extension(source: Path, flags: Mapping[str, Any]) -> Extension:
     suite = make_suite(config.suite, config.tasks, config)
     spec = spec_from_json(run_dir.meta.get("spec"), str(run_dir.path))
     growth = Growth(spec, suite.spec) if suite.spec != spec else None
-    old = plan_from_json(run_dir.meta["plan"])
+    old = plan_from_json(seen["plan"])
     past = _past(old, saved.json["cursor"])
     new = _next_plan(replace(config, tasks=next_tasks), next_tasks)
     evaluate = tuple(dict.fromkeys((*old.evaluate, *new.evaluate)))
@@ -121,7 +125,7 @@ def plan_extension(source: Path, flags: Mapping[str, Any]) -> Extension:
         "spec": spec_to_json(suite.spec), "tasks": tasks_to_json(agent_tasks(suite)), **method_meta(factory.method),
     }  # fmt: skip
     return Extension(
-        run_dir.path, saved, before, config, plan, len(past), replay, lost, dict(flags), growth, tree, meta
+        run_dir.path, seen, saved, before, config, plan, len(past), replay, lost, dict(flags), growth, tree, meta
     )
 
 
@@ -129,6 +133,7 @@ def extend_run(extension: Extension) -> None:
     """Extend the run itself. A kill at any moment leaves it as it was, or ready to resume."""
     run_dir = RunDir(extension.source)
     with run_dir.locked():
+        _check_unchanged(extension, run_dir)
         _apply(extension, run_dir)
 
 
@@ -144,12 +149,18 @@ def fork_run(extension: Extension, out: Path) -> int:
     making = out.with_name(f".{out.name}.making")
     source = RunDir(extension.source)
     with claimed_directory(making), source.locked():
-        empty(making)
-        copied = copy_run(source, making, extension.saved)
-        _apply(extension, RunDir(making), source=extension.source)
-        if out.exists():
-            out.rmdir()  # empty, or it would have been refused
-        making.rename(out)
+        _check_unchanged(extension, source)
+        try:
+            with storage_errors(making):
+                empty(making)
+                copied = copy_run(source, making, extension.saved)
+                _apply(extension, RunDir(making), source=extension.source)
+                if out.exists():
+                    out.rmdir()  # empty, or it would have been refused
+                making.rename(out)
+        except BaseException:
+            shutil.rmtree(making, ignore_errors=True)  # it may have filled the disk
+            raise
     return copied
 
 
@@ -180,18 +191,24 @@ def unfinished_extension(out: Path, source: Path | None, flags: Mapping[str, Any
     )
 
 
-def _check_source(run_dir: RunDir, config: RunConfig) -> None:
-    path, status = run_dir.path, run_dir.status
-    if "parts" in run_dir.meta or config.protocol == "separate":
-        raise RunDirectoryError(f"{path} trains a network for each task: there is no one agent to go on with")
-    if status == "running":
+def _check_source(run_dir: RunDir, config: RunConfig) -> dict[str, Any]:
+    """Return the meta data of the run, if it is at rest and has one agent, however it ended."""
+    if run_dir.status == "running":
         with run_dir.locked():  # raises if it is really running; a crash leaves the status behind
             pass
-        raise RunDirectoryError(f"{path} was cut off; clearl resume {path} first, then it can go on to the next tasks")
-    if status == "failed":
-        raise RunDirectoryError(f"{path} failed; clearl resume {path} first, then it can go on to the next tasks")
-    if not isinstance(run_dir.meta.get("plan"), dict):
+    path, meta = run_dir.path, run_dir.meta
+    if "parts" in meta or config.protocol == "separate":
+        raise RunDirectoryError(f"{path} trains a network for each task: there is no one agent to go on with")
+    if not isinstance(meta.get("plan"), dict):
         raise CorruptFileError(f"{path}: meta.json has no plan, so the past of the run is not known")
+    return meta
+
+
+def _check_unchanged(extension: Extension, run_dir: RunDir) -> None:
+    """Refuse a run that has trained on or changed since the extension was planned; the caller holds its lock."""
+    newest = resumable_checkpoints(run_dir).newest()
+    if newest is None or newest.path != extension.saved.path or run_dir.meta != extension.seen:
+        raise RunDirectoryError(f"{run_dir.path} has changed meanwhile; nothing was done, try again")
 
 
 def _next_config(before: RunConfig, flags: dict[str, Any]) -> tuple[RunConfig, tuple[str, ...]]:
