@@ -60,6 +60,7 @@ class Trained:
 
         Of the modules that its settings name only those in `imports` are imported, or all with `trust`.
         """
+        path = Path(path).absolute()  # environments may change the directory
         run_dir = RunDir.open(path)
         named = parse_yaml(run_dir.config_text, "config.yaml")
         import_asked(named, source=str(path), imports=imports, trust=trust)

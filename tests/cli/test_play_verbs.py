@@ -132,3 +132,40 @@ def test_a_strange_agent_is_refused_in_one_line(trained: Path, here: Path, harm:
     with pytest.raises(CorruptFileError, match=said) as caught:
         clearl.load_agent("agent")
     assert "\n" not in str(caught.value)
+
+
+def test_an_environment_that_changes_the_directory(here: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    (here / "elsewhere").mkdir()
+    (here / "rover.py").write_text(
+        "import os, gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "class Rover(CartPoleEnv):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        f"        os.chdir({str(here / 'elsewhere')!r})\n"
+        "gymnasium.register('Rover-v0', Rover, max_episode_steps=20)\n"
+    )
+    monkeypatch.syspath_prepend(here)
+    config = small_config(suite="gym:rover:Rover-v0", tasks=(), torso="mlp", cycles=1, frames_per_visit=100)
+    run(config, Path("run"), console=False)
+    commands = {
+        "scores.json": ["eval", "run", "--episodes", "1", "--json", "scores.json"],
+        "run/videos/rover-Rover-v0.gif": ["video", "run", "--max-steps", "2"],
+        "film.gif": ["video", "run", "--max-steps", "2", "--out", "film.gif"],
+        "agent/agent.json": ["export", "run", "--out", "agent"],
+    }
+    for file, command in commands.items():
+        monkeypatch.chdir(here)
+        assert main([*command, "--imports", "rover"]) == 0
+        said = capsys.readouterr().out
+        assert (here / file).is_file()
+        assert command[0] == "eval" or file in said
+    assert json.loads((here / "scores.json").read_text())["run"] == "run"
+    assert list((here / "elsewhere").iterdir()) == []
+
+
+def test_the_file_for_scores_is_tried_before_the_work(trained: Path, here: Path, monkeypatch, capsys) -> None:
+    (here / "file").write_text("in the way")
+    monkeypatch.setattr("clearl.play.Evaluator", None)  # playing would fail
+    assert main(["eval", str(trained), "--episodes", "1", "--json", "file/scores.json"]) == 1
+    assert ("file" in (said := capsys.readouterr().err) and "Not a directory" in said) or "File exists" in said

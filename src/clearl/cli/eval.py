@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from clearl.cli.arguments import POSITIONAL, Imports, Trust, parse
-from clearl.cli.output import tell_origin, warn
+from clearl.cli.output import check_writable, tell_origin, warn
 from clearl.config import Between
 
 ABOUT = "Play whole episodes of every task with the newest valid checkpoint of a run, and print the unclipped scores."
@@ -32,8 +32,11 @@ def main(argv: list[str]) -> int:
 
     from clearl.play import evaluate, open_parts
 
-    evaluations = []
-    for trained in open_parts(Path(args.run), args.tasks, imports=args.imports, trust=args.trust):
+    here = Path.cwd()  # environments may change it
+    file, evaluations = here / args.json if args.json else None, []
+    for trained in open_parts(here / args.run, args.tasks, imports=args.imports, trust=args.trust):
+        if file is not None:
+            check_writable(file)
         tell_origin(trained.agent.origin)
         frames = trained.agent.origin.frames if trained.agent.origin else None
         for evaluation in evaluate(trained, episodes=args.episodes, tell=warn):
@@ -43,6 +46,6 @@ def main(argv: list[str]) -> int:
             success = "" if rate is None else f", success rate {rate:.2f}"
             print(f"{evaluation.task}: {score}{success} over {args.episodes} episodes{column}", flush=True)
             evaluations.append({**asdict(evaluation), "success_rate": rate, "frames": frames})
-    if args.json:
-        Path(args.json).write_text(json.dumps({"v": 1, "run": args.run, "evaluations": evaluations}, indent=2) + "\n")
+    if file is not None:
+        file.write_text(json.dumps({"v": 1, "run": args.run, "evaluations": evaluations}, indent=2) + "\n")
     return 0

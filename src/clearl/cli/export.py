@@ -35,15 +35,11 @@ def main(argv: list[str]) -> int:
 
     from clearl.artifacts import export_agent
 
-    out = Path(args.out)
+    run, out = Path(args.run).absolute(), Path(args.out).absolute()  # environments may change the directory
     card_for = args.out if args.card else None
-    tell_origin(
-        export_agent(
-            Path(args.run), out, formats=args.format, card_for=card_for, imports=args.imports, trust=args.trust
-        )
-    )
+    tell_origin(export_agent(run, out, formats=args.format, card_for=card_for, imports=args.imports, trust=args.trust))
     for file in sorted(file for file in out.rglob("*") if file.is_file()):
-        print(file)
+        print(Path(args.out) / file.relative_to(out))
     if "clearl" in args.format:
         print(f'{args.out}: agent = clearl.load_agent("{args.out}"); agent.act(observation)')
     return 0

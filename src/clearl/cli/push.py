@@ -34,13 +34,14 @@ def main(argv: list[str]) -> int:
     from clearl.artifacts import export_agent
     from clearl.sharing.hub import HubName, check_hub, push
 
+    run = Path(args.run).absolute()  # environments may change the directory
     check_hub()
     repo = HubName.parse(args.name).repo
     formats = dict.fromkeys(("clearl", *args.format))
     with tempfile.TemporaryDirectory(prefix="clearl-push-") as directory:
         out = Path(directory) / "agent"
         origin = export_agent(
-            Path(args.run), out, formats=tuple(formats), card_for=f"hf:{repo}", imports=args.imports, trust=args.trust
+            run, out, formats=tuple(formats), card_for=f"hf:{repo}", imports=args.imports, trust=args.trust
         )
         tell_origin(origin)
         message = f"Upload agent after {origin.frames:,} frames" if origin else "Upload agent"

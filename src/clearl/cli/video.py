@@ -45,16 +45,18 @@ def main(argv: list[str]) -> int:
 
     from clearl.play import open_parts, record_switch, record_video, switch_task
 
-    path = Path(args.run)
+    here = Path.cwd()  # environments may change it
+    path = here / args.run
     task = args.task or (switch_task(path, args.switch) if args.switch else None)
     trained = next(open_parts(path, [task] if task else [], imports=args.imports, trust=args.trust))
     tell_origin(trained.agent.origin)
     name = file_name(trained.tasks[0]) + (f"-switch-{args.switch}" if args.switch else "")
-    file = Path(args.out) if args.out else path / "videos" / f"{name}.gif"
+    shown = Path(args.out) if args.out else Path(args.run) / "videos" / f"{name}.gif"
+    file = here / shown
     limits = {"episodes": args.episodes, "max_steps": args.max_steps}
     if args.switch:
         before, after = record_switch(path, trained, args.switch, file, **limits, tell=warn)
-        print(f"{file}: mean score {before:.2f} before the segment, {after:.2f} after it")
+        print(f"{shown}: mean score {before:.2f} before the segment, {after:.2f} after it")
     else:
-        print(f"{file}: mean score {record_video(trained, file, **limits, tell=warn):.2f}")
+        print(f"{shown}: mean score {record_video(trained, file, **limits, tell=warn):.2f}")
     return 0
