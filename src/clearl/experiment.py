@@ -315,6 +315,8 @@ def _meta(factory: RunFactory, plan: Plan, arm: str | None) -> dict[str, Any]:
     """Return the meta data of one network's training: everything that is not in its config."""
     config = factory.config
     factory.check_room()
+    for doubt in factory.doubts:
+        Shield("the remark on settings").call(partial(print, f"clearl: {doubt}", file=sys.stderr))
     return {
         **_common_meta(config, arm),
         "plan": asdict(plan),

@@ -18,6 +18,7 @@ from clearl.methods import make_method
 from clearl.methods.method import Method
 from clearl.nets.heads import StdSettings
 from clearl.nets.network import PolicyNetwork, as_module, build_network
+from clearl.nets.torsos import torso_doubt
 from clearl.plugins import import_plugins, named_modules
 from clearl.protocols import make_plans
 from clearl.protocols.schedule import schedule_tasks
@@ -113,6 +114,12 @@ class RunFactory:
     def replay_store(self) -> str:
         """The kind of replay store: `ram` or `disk`."""
         return self.replay.store
+
+    @property
+    def doubts(self) -> list[str]:
+        """What is slow or strange about the settings, in sentences for the user."""
+        shapes = self.suite.spec.observation.shapes.values()
+        return list(dict.fromkeys(filter(None, (torso_doubt(self.config.torso, shape) for shape in shapes))))
 
     def check_room(self) -> None:
         """Refuse a disk without room for the checkpoints of the run: the first one may be written only after hours."""
@@ -295,9 +302,10 @@ def planned(config: RunConfig) -> list[Plan]:
     return method_plans(config, run_suite(config).tasks)
 
 
-def planned_replay(config: RunConfig, out: Path, plan: Plan) -> str:
-    """Describe the size and the store of replay that a run in `out` would have."""
-    return RunFactory(config, run_suite(config), out).plan_replay(plan)["forecast"]
+def planned_remarks(config: RunConfig, out: Path, plan: Plan) -> tuple[str, list[str]]:
+    """Describe the size and the store of replay that a run in `out` would have; return doubts about its settings."""
+    factory = RunFactory(config, run_suite(config), out)
+    return factory.plan_replay(plan)["forecast"], factory.doubts
 
 
 def method_plans(config: RunConfig, tasks: Sequence[str]) -> list[Plan]:

@@ -10,15 +10,32 @@ import gymnasium
 import numpy as np
 import pytest
 import robot_env  # noqa: F401 - registers it
+from gymnasium.spaces import Box, Discrete
 from mask_checker import MaskChecker
 from PIL import Image
 from whole_runs import small_config
 
 import clearl
 from clearl.cli.main import main
+from clearl.config import resolve
 from clearl.experiment import run
 from clearl.records.reader import read_rows
 from clearl.records.schema import METRICS_FILE
+
+
+class Picture(gymnasium.Env[np.ndarray, Any]):
+    """Shows an image of 84x80 pixels."""
+
+    observation_space, action_space = Box(0, 255, (84, 80, 3), np.uint8), Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return np.zeros((84, 80, 3), np.uint8), {}
+
+    def step(self, action: Any) -> Any:
+        return np.zeros((84, 80, 3), np.uint8), 1.0, False, True, {}
+
+
+gymnasium.register("Picture-v0", lambda **options: Picture())
 
 KINDS: dict[str, dict[str, Any]] = {
     "FrozenLake-v1": {},
@@ -69,3 +86,24 @@ def _batch(observations: list[Any]) -> Any:
     if isinstance(first, tuple):
         return tuple(np.stack(parts) for parts in zip(*observations, strict=True))
     return np.stack(observations)
+
+
+def test_a_torso_that_does_not_fit_images_is_told_in_one_line(tmp_path: Path, capsys: Any) -> None:
+    command = ["run", "--suite", "gym:Picture-v0", "--out", str(tmp_path / "a"), "--torso"]
+    assert main([*command, "minatar", "--dry-run"]) == 0
+    assert capsys.readouterr().err == (
+        "clearl: observations are images of 3x84x80, and torso 'minatar' has a layer of millions of weights for them; "
+        "--torso auto takes 'impala_shallow'\n"
+    )
+    tiny = ["--runtime", "inline", "--slots", "2", "--batch-unrolls", "2", "--unroll-steps", "2", "--quiet"]
+    tiny += ["--frames-per-visit", "8", "--eval-episodes", "1"]
+    for said in (1, 0):  # when the run is made, and not again when it is there
+        assert main([*command, "mlp", *tiny]) == 0
+        assert capsys.readouterr().err.count("reads them as flat vectors") == said
+
+
+def test_the_preset_of_classic_control_takes_a_torso_for_images(capsys: Any) -> None:
+    command = ["run", "--preset", "gym-classic", "--suite", "gym:Picture-v0", "--out", "nowhere", "--dry-run"]
+    assert main(command) == 0
+    assert capsys.readouterr().err == ""
+    assert resolve(preset="gym-classic").torso == "auto"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from clearl.cli.arguments import Trust, parse_run
 from clearl.cli.main import INTERRUPTED
-from clearl.cli.output import silence, tell
+from clearl.cli.output import silence, tell, warn
 from clearl.config import RunConfig, from_yaml, load_yaml, parse_yaml, resolve
 from clearl.errors import ConfigError
 from clearl.plugins import import_asked, import_plugins, named_modules
@@ -101,11 +101,14 @@ def go_on(args: RunArgs, flags: dict[str, Any]) -> int:
 
 
 def _show_plan(config: RunConfig, out: Path) -> int:
-    from clearl.wiring import planned, planned_replay
+    from clearl.wiring import planned, planned_remarks
 
     plans = planned(config)
     _draw(plans)
-    print(planned_replay(config, out, plans[0]))
+    replay, doubts = planned_remarks(config, out, plans[0])
+    print(replay)
+    for doubt in doubts:
+        warn(doubt)
     return 0
 
 

@@ -187,6 +187,19 @@ def _fitting_torso(shape: Shape) -> str:
     return "impala_shallow" if smallest >= 36 else "minatar" if smallest >= 3 else "mlp"
 
 
+_BY_IMAGE_SIZE = ("mlp", "minatar", "impala_shallow")
+
+
+def torso_doubt(name: str, shape: Shape) -> str | None:
+    """Return why a torso that was named is slow or strange for observations of that shape; None if it is neither."""
+    fitting = _fitting_torso(shape)
+    if name not in _BY_IMAGE_SIZE or _BY_IMAGE_SIZE.index(name) >= _BY_IMAGE_SIZE.index(fitting):
+        return None
+    size = "x".join(map(str, shape))
+    why = "reads them as flat vectors" if name == "mlp" else "has a layer of millions of weights for them"
+    return f"observations are images of {size}, and torso {name!r} {why}; --torso auto takes {fitting!r}"
+
+
 def build_torso(name: str, observation_shape: Shape, *, normalise: bool = False) -> Torso | PlainTorso:
     """Return the torso called `name` for observations of that shape, not yet initialised from a seed.
 

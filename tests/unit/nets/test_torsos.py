@@ -12,7 +12,7 @@ from clearl.errors import ConfigError
 from clearl.methods.progress_compress.two_columns import TwoColumns
 from clearl.nets.network import StepInput, build_network
 from clearl.nets.stages import Dense
-from clearl.nets.torsos import TORSOS, PlainTorso, Torso, build_torso
+from clearl.nets.torsos import TORSOS, PlainTorso, Torso, build_torso, torso_doubt
 from clearl.nets.weights import FlatWeights
 from clearl.spaces import discrete_spec
 
@@ -32,6 +32,28 @@ def test_auto_chooses_by_the_observation(shape: tuple[int, ...], fitting: str) -
     assert {name: weight.shape for name, weight in chosen.items()} == {
         name: weight.shape for name, weight in named.items()
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "said"),
+    [
+        ("mlp", (4, 10, 10), "images of 4x10x10, and torso 'mlp' reads them as flat vectors; --torso auto takes"),
+        ("mlp", (3, 84, 84), "flat vectors; --torso auto takes 'impala_shallow'"),
+        ("minatar", (3, 84, 84), "torso 'minatar' has a layer of millions of weights for them; --torso auto takes"),
+    ],
+)  # fmt: skip
+def test_a_torso_for_smaller_observations_is_doubted(name: str, shape: tuple[int, ...], said: str) -> None:
+    doubt = torso_doubt(name, shape)
+    assert doubt is not None and said in doubt
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("auto", (3, 84, 84)), ("nature", (3, 84, 84)), ("impala_deep", (3, 84, 84)), ("minatar", (4, 10, 10)),
+     ("impala_shallow", (3, 84, 84)), ("mlp", (4,)), ("mlp", (4, 2, 2)), ("mine", (3, 84, 84))],
+)  # fmt: skip
+def test_a_fitting_torso_is_not_doubted(name: str, shape: tuple[int, ...]) -> None:
+    assert torso_doubt(name, shape) is None
 
 
 @pytest.mark.parametrize("count", [2, 100])
