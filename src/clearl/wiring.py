@@ -117,7 +117,7 @@ class RunFactory:
 
     @property
     def doubts(self) -> list[str]:
-        """What is slow or strange about the settings, in sentences for the user."""
+        """Remarks on slow or strange settings, one line each."""
         shapes = self.suite.spec.observation.shapes.values()
         return list(dict.fromkeys(filter(None, (torso_doubt(self.config.torso, shape) for shape in shapes))))
 
