@@ -1,4 +1,4 @@
-"""The view model of a run: its state as of the rows so far, for every view (terminal, page); draws nothing itself."""
+"""The state of a run as of its rows so far, as the terminal shows it; draws nothing itself."""
 
 from __future__ import annotations
 

@@ -152,14 +152,16 @@ def _meta(path: Path) -> dict[str, Any]:
 
 
 def _plan(meta: dict[str, Any]) -> dict[str, Any]:
-    """Return the planned tasks and length."""
+    """Return the planned tasks and length; a plan that repeats `forever` has no length."""
     plan = meta.get("plan")
-    segments = plan.get("segments", []) if isinstance(plan, dict) else []
-    lengths = [segment.get("frames") for segment in segments if isinstance(segment, dict)]
+    plan = plan if isinstance(plan, dict) else {}
+    forever, segments, evaluate = plan.get("forever") is True, plan.get("segments"), plan.get("evaluate")
+    known = segments if isinstance(segments, list) else []
+    lengths = [segment.get("frames") for segment in known if isinstance(segment, dict)]
     frames = [length for length in lengths if isinstance(length, int)]
-    evaluate = plan.get("evaluate", []) if isinstance(plan, dict) else []
     return {
-        "total_frames": sum(frames) if frames and len(frames) == len(lengths) else None,
+        "total_frames": sum(frames) if frames and len(frames) == len(lengths) and not forever else None,
+        "forever": forever,
         "tasks": [str(task) for task in evaluate] if isinstance(evaluate, list) else [],
     }
 

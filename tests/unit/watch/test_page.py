@@ -150,9 +150,7 @@ def assert_summary(page: Any, out: Path) -> None:
     last, total, segments = rows(out, "train")[-1], 240_000, planned(out)
     frames = max(row["frames"] for row in [*rows(out, "train"), *rows(out, "eval")])
     now = max(index for index, row in segments.items() if row["start_frames"] <= frames)
-    told = dict(
-        page.locator(".facts div").evaluate_all("(all) => all.map((one) => [...one.children].map((n) => n.innerText))")
-    )
+    told = facts(page)
     assert told["frames"] == f"{frames:,} of {total:,}" and told["training"] == ", ".join(last["tasks"])
     assert told["frames/s"] == short(page, last["fps"]) and told["lag"] == f"{short(page, last['lag_updates'])} updates"
     assert told["left"] == page.evaluate("duration", (total - frames) / last["fps"])
@@ -277,6 +275,26 @@ def test_the_ribbon_says_and_shows_where_the_run_is(
     a, b, now, a_again, later = (tuple(colour[:3]) for colour in colours)
     assert a == (0x00, 0x72, 0xB2) == a_again and b == (0xD5, 0x5E, 0x00) and now == (0x1B, 0x23, 0x30)
     assert later not in (a, b), "what is still to come is pale"
+
+
+def test_a_plan_without_an_end_has_no_share_no_last_segment_and_no_time_left(
+    make_run: Callable[..., Path], open_tab: Callable[..., Any], watching: WatchServer
+) -> None:
+    plan = {"segments": [{"tasks": [task], "frames": 1000} for task in "ab"], "forever": True}
+    path = make_run("clear", 0, name="one", tasks=("a", "b"), cycles=2, status="running", plan=plan)
+    add_train_rows(path, range(35, 36))
+    page = open_tab(watching.url).page
+    wait_for(lambda: page.locator(".facts div").count())
+    told = facts(page)
+    assert (told["frames"], told["left"], told["frames/s"]) == ("4,000", "no end", "135")
+    assert page.inner_text("#runs small") == "clear · 4000"
+    assert page.locator("canvas.ribbon").get_attribute("aria-label").endswith("now: segment 4, b")
+
+
+def facts(page: Any) -> dict[str, str]:
+    return dict(
+        page.locator(".facts div").evaluate_all("(all) => all.map((one) => [...one.children].map((n) => n.innerText))")
+    )
 
 
 def test_a_run_that_was_killed_is_noticed(

@@ -64,6 +64,18 @@ def test_lists_the_runs_below_a_directory_and_shows_their_rows(make_run: Callabl
         assert "learning_rate" in shown["config"]
 
 
+def test_a_plan_without_an_end_has_no_length(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    segments = [{"tasks": [task], "frames": 1000} for task in "ab"]
+    make_run("clear", 0, name="ends", plan={"segments": segments})
+    make_run("clear", 1, name="goes-on", plan={"segments": segments, "forever": True})
+    make_run("clear", 2, name="odd", plan={"segments": 7, "evaluate": "ab", "forever": "yes"})
+    with serving(tmp_path) as server:
+        runs = {run["name"]: run for run in get_json(server, "/api/runs")}
+        assert (runs["runs/ends"]["total_frames"], runs["runs/ends"]["forever"]) == (2000, False)
+        assert (runs["runs/goes-on"]["total_frames"], runs["runs/goes-on"]["forever"]) == (None, True)
+        assert (runs["runs/odd"]["total_frames"], runs["runs/odd"]["tasks"]) == (None, [])
+
+
 def test_a_growing_a_resumed_and_a_deleted_run_are_followed(make_run: Callable[..., Path], tmp_path: Path) -> None:
     path = make_run("clear", 0, until=0.5, status="running")
     with serving(tmp_path) as server:

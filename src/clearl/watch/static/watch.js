@@ -233,7 +233,8 @@ setInterval(() => {
 
 function ribbonText(run) {
   const now = [...run.segments].reverse().find((segment) => (segment.start_frames ?? Infinity) <= run.frames);
-  const here = now ? `segment ${now.index + 1} of ${run.planned_segments}, ${now.tasks.join(" and ")}` : "not begun";
+  const of = run.forever ? "" : ` of ${run.planned_segments}`; /* a plan without an end has no last segment */
+  const here = now ? `segment ${now.index + 1}${of}, ${now.tasks.join(" and ")}` : "not begun";
   return `the plan of the run; now: ${here}`;
 }
 
@@ -243,7 +244,7 @@ function drawFacts(node, run) {
     ["method", run.arm ?? run.method], ["on", `${run.suite}, ${run.protocol}`], ["seed", run.seed],
     ["frames", run.total_frames ? `${run.frames.toLocaleString("en")} of ${run.total_frames.toLocaleString("en")}` : run.frames.toLocaleString("en")],
     ["training", run.training.join(", ") || "–"], ["frames/s", shortNumber(run.fps)],
-    ["left", run.status === "running" && left !== null ? duration(left) : "–"],
+    ["left", run.status !== "running" ? "–" : run.forever ? "no end" : left === null ? "–" : duration(left)],
     ["lag", run.lag_updates === null ? "–" : `${shortNumber(run.lag_updates)} updates`],
     ["resumed", run.counts.resume], ["faults", run.counts.fault],
   ];
