@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -17,7 +18,11 @@ from clearl.storage.files import read_plain
 
 _THIN_EVERY = 20
 _TRAIN_MARK = b'"kind":"train"'
+_EVAL_MARK, _SWITCH_MARK = b'"kind":"eval"', b'"switch":true'
 _DIAGNOSTICS_MARK, _BY_TASK_MARK = b'"diagnostics":', b'"by_task":'
+_TASK = re.compile(rb'"task":("(?:[^"\\]|\\.)*")')
+_FRAMES = re.compile(rb'"frames":(\d+)')
+_TAIL_NBYTES = 1 << 16
 _LAST_BYTES = 128  # more than the checksum at the end of a row
 
 
@@ -135,12 +140,12 @@ class Followed:
     """True if the run went back to a checkpoint: `rows` then replace all rows that were read before."""
 
 
-def follow(path: Path, position: Position | None = None, *, most_train_rows: int | None = None) -> Followed:
+def follow(path: Path, position: Position | None = None, *, most_rows: int | None = None) -> Followed:
     """Return the rows appended to a metrics file after `position` (None: all); reads only those.
 
-    A torn last row is left for the next call; a damaged one in between is skipped. Of more training rows than
-    `most_train_rows`, evenly spaced ones are returned, preferably with diagnostics: a million rows would take half a
-    minute to decode.
+    A torn last row is left for the next call; a damaged one in between is skipped. Of more rows of training than
+    `most_rows`, evenly spaced ones are returned, preferably with diagnostics; so of more evaluations between switches,
+    for each task. A million rows would take half a minute to decode.
     """
     position = position or Position()
     try:
@@ -157,7 +162,7 @@ def follow(path: Path, position: Position | None = None, *, most_train_rows: int
     if not whole:
         return Followed([], Position() if rewound else position, rewound)
     after = Position(end - (len(data) - len(whole)), whole[-_LAST_BYTES:])
-    return Followed(list(_readable(_thinned(whole.splitlines(), most_train_rows))), after, rewound)
+    return Followed(list(_readable(_thinned(whole.splitlines(), most_rows))), after, rewound)
 
 
 def _ends_otherwise(files: RowFiles, position: Position) -> bool:
@@ -169,23 +174,60 @@ def _ends_otherwise(files: RowFiles, position: Position) -> bool:
     return before != position.last_bytes
 
 
-def _thinned(lines: list[bytes], most_train_rows: int | None) -> list[bytes]:
-    if most_train_rows is None or len(lines) <= most_train_rows:
+def _thinned(lines: list[bytes], most_rows: int | None) -> list[bytes]:
+    if most_rows is None or len(lines) <= most_rows:
         return lines
+    dropped = _spare_training(lines, most_rows) | _spare_evaluations(lines, most_rows)
+    return [line for number, line in enumerate(lines) if number not in dropped]
+
+
+def _spare_training(lines: list[bytes], most_rows: int) -> set[int]:
+    """Return the numbers of the rows of training to leave out."""
     trained = [number for number, line in enumerate(lines) if _TRAIN_MARK in line]
-    every = max(1, -(-len(trained) // most_train_rows))
-    blocks = [trained[start : start + every] for start in range(0, len(trained), every)]
-    kept = {next((number for number in block if _DIAGNOSTICS_MARK in lines[number]), block[-1]) for block in blocks}
+    kept = {
+        next((number for number in block if _DIAGNOSTICS_MARK in lines[number]), block[-1])
+        for block in _blocks(trained, -(-len(trained) // most_rows))
+    }
     counted = next((number for number in reversed(trained) if _BY_TASK_MARK in lines[number]), None)
     # Diagnostics and counts by task are in few rows: every n-th row could always be one without.
-    dropped = set(trained) - kept - {*trained[-1:], counted}
-    return [line for number, line in enumerate(lines) if number not in dropped]
+    return set(trained) - kept - {*trained[-1:], counted}
+
+
+def _spare_evaluations(lines: list[bytes], most_rows: int) -> set[int]:
+    """Return the numbers of the evaluations to leave out; those at switches and each task's last stay."""
+    of_task: dict[bytes, list[int]] = {}
+    for number, line in enumerate(lines):
+        if _EVAL_MARK in line and _SWITCH_MARK not in line and (task := _TASK.search(line)):
+            of_task.setdefault(task[1], []).append(number)
+    every = -(-sum(map(len, of_task.values())) // most_rows)
+    return {number for numbers in of_task.values() for block in _blocks(numbers, every) for number in block[:-1]}
+
+
+def _blocks(numbers: list[int], length: int) -> list[list[int]]:
+    return [numbers[start : start + length] for start in range(0, len(numbers), max(1, length))]
 
 
 def _readable(lines: list[bytes]) -> Iterator[Row]:
     for line in lines:
         with suppress(CorruptFileError):
             yield decode(line)
+
+
+def last_frames(path: Path) -> int | None:
+    """Return the frames of the newest whole row of a metrics file; None if there is none. Reads only its end."""
+    try:
+        with RowFiles(path) as files:
+            last = _last_frames_in(files.read(max(files.start, files.end - _TAIL_NBYTES)))
+            if last is None and files.parts:  # a part was closed a moment ago
+                last = _last_frames_in(files.parts[-1].read())
+            return last
+    except (OSError, CorruptFileError):
+        return None
+
+
+def _last_frames_in(data: bytes) -> int | None:
+    found = _FRAMES.findall(data[: data.rfind(b"\n") + 1][-_TAIL_NBYTES:])
+    return int(found[-1]) if found else None
 
 
 def read_rows(path: Path) -> list[Row]:

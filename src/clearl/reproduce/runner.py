@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from clearl.config import MAY_CHANGE, RunConfig, diff, from_yaml, to_yaml
 from clearl.errors import RunDirectoryError, WorkerError
+from clearl.records.reader import last_frames
 from clearl.records.run_dir import CONFIG_FILE, RunDir, holds_run, read_meta
 from clearl.records.schema import METRICS_FILE
 from clearl.records.shield import Shield
@@ -165,19 +165,8 @@ class Status:
     def _share(self, run: PlannedRun) -> str:
         """Return how far a run is, from the last row of its metrics."""
         total = plain_frames(run.config)
-        frames = last_frames(self.out / run.path)
+        frames = last_frames(self.out / run.path / METRICS_FILE)
         return f" ({frames / total:.0%})" if frames is not None and total else ""
-
-
-def last_frames(path: Path) -> int | None:
-    """Return the frames of the newest complete row of a run; None where there is none yet."""
-    try:
-        with open(path / METRICS_FILE, "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 65_536))
-            found = re.findall(rb'"frames":(\d+)', file.read())
-    except OSError:
-        return None
-    return int(found[-1]) if found else None
 
 
 def is_finished(path: Path) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from clearl.errors import ClearlError
-from clearl.records.reader import Position, follow
+from clearl.records.reader import Position, follow, last_frames
 from clearl.records.run_dir import CONFIG_FILE, META_FILE, holds_run, read_meta
 from clearl.records.schema import METRICS_FILE
 from clearl.watch.series import RunSeries
@@ -22,9 +21,8 @@ _MOST_RUNS = 2_000
 _MOST_DEPTH = 6
 VIDEOS = "videos"
 _VIDEO_SUFFIXES = (".mp4", ".webm", ".gif")
-_TAIL_BYTES = 32_768
 _MOST_CONFIG_BYTES = 200_000
-_MOST_TRAIN_ROWS = 10_000
+_MOST_ROWS = 10_000
 
 
 @dataclass
@@ -50,12 +48,12 @@ class WatchedRun:
         """Return a line of the list of runs: from the meta data and the end of the metrics, without reading it all."""
         meta = _meta(self.path)
         shown = {key: meta.get(key) for key in ("status", "method", "suite", "protocol", "seed", "arm")}
-        return {"id": self.id, "name": self.name, "frames": _last_frames(self.path), **shown, **_plan(meta)}
+        return {"id": self.id, "name": self.name, "frames": last_frames(self.path / METRICS_FILE), **shown, **_plan(meta)}
 
     def snapshot(self) -> dict[str, Any]:
         """Collect everything the page shows of this run; reads only the rows that are new."""
         with self._lock:
-            followed = follow(self.path / METRICS_FILE, self._position, most_train_rows=_MOST_TRAIN_ROWS)
+            followed = follow(self.path / METRICS_FILE, self._position, most_rows=_MOST_ROWS)
             if followed.rewound:  # a resume dropped the rows after its checkpoint, or the run was replaced
                 self._series = RunSeries()
             self._position = followed.position
@@ -164,21 +162,6 @@ def _plan(meta: dict[str, Any]) -> dict[str, Any]:
         "forever": forever,
         "tasks": [str(task) for task in evaluate] if isinstance(evaluate, list) else [],
     }
-
-
-def _last_frames(path: Path) -> int | None:
-    try:
-        with open(path / METRICS_FILE, "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return None
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _TAIL_BYTES))
-            tail = file.read()
-    except OSError:
-        return None
-    place = tail.rfind(b'"frames":')
-    digits = bytes(tail[place + 9 : place + 32]).split(b",")[0].split(b"}")[0].strip() if place >= 0 else b""
-    return int(digits) if digits.isdigit() else None
 
 
 def _config(path: Path) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from clearl.records import MetricsWriter, eval_row, follow, train_row
+from clearl.records.parts import close_part
+from clearl.records.reader import last_frames
 from clearl.records.schema import METRICS_FILE, Row
 
 
@@ -82,10 +85,55 @@ def test_of_very_many_rows_the_seldom_values_are_kept(tmp_path: Path) -> None:
             plain = {"tasks": ["a"], "fps": 1.0, "loss": {}, "lag_updates": 0.0, "wall_s": 0.0}
             writer.write(train_row(frames=number, updates=number, replay=replay, extra=extra, **plain))
     for most in (10, 50, 60):
-        rows = follow(tmp_path / METRICS_FILE, most_train_rows=most).rows
+        rows = follow(tmp_path / METRICS_FILE, most_rows=most).rows
         assert len(rows) <= most + 3 and [row["kind"] for row in rows].count("eval") == 1
         assert rows[-1]["frames"] == 600
         counts = [row["replay"]["by_task"]["a"] for row in rows if "by_task" in row.get("replay", {})]
         assert counts[-1] == {"unrolls": 591}
         diagnosed = [row["frames"] for row in rows if "diagnostics" in row]
         assert len(diagnosed) >= min(most, 50) - 1 and all(number % 12 == 5 for number in diagnosed)
+
+
+def test_of_very_many_evaluations_every_task_keeps_its_share_its_last_and_those_at_switches(tmp_path: Path) -> None:
+    def row(task: str, frames: int, **extra: object) -> Row:
+        return {**eval_row(task=task, frames=frames, mean_return=1.0, episodes=1, updates=0, wall_s=0.0), **extra}
+
+    with MetricsWriter(tmp_path) as writer:
+        for number in range(1, 301):
+            for task in ('a"b', "b") if number % 3 else ('a"b',):
+                writer.write(row(task, number))
+            if number % 100 == 0:
+                writer.write(row("b", number, switch=True, segment=number // 100))
+    rows = follow(tmp_path / METRICS_FILE, most_rows=50).rows
+    assert [row["segment"] for row in rows if row.get("switch")] == [1, 2, 3]
+    kept = {
+        task: [row["frames"] for row in rows if row["task"] == task and not row.get("switch")] for task in ('a"b', "b")
+    }
+    assert kept['a"b'] == list(range(10, 301, 10)), "500 evaluations: one of ten"
+    assert len(kept["b"]) == 20 and kept["b"][-1] == 299
+    assert len(follow(tmp_path / METRICS_FILE, most_rows=503).rows) == 503
+
+
+def test_the_newest_frames_are_those_of_the_last_whole_row_that_has_some(tmp_path: Path) -> None:
+    path = tmp_path / METRICS_FILE
+    assert last_frames(path) is None
+    with MetricsWriter(tmp_path) as writer:
+        for number in range(1000):
+            writer.write(_row(1000 + number))
+    with open(path, "ab") as file:
+        file.write(b'{"v":1,"kind":"note"}\n{"v":1,"kind":"eval","frames":20')
+    assert last_frames(path) == 1999
+    path.unlink()
+    os.mkfifo(path)
+    assert last_frames(path) is None
+
+
+def test_the_newest_frames_may_lie_in_a_part_that_was_closed_a_moment_ago(tmp_path: Path) -> None:
+    path = tmp_path / METRICS_FILE
+    with MetricsWriter(tmp_path) as writer:
+        for frames in range(5):
+            writer.write(_row(frames))
+    file = os.open(path, os.O_RDWR)
+    close_part(path, file)
+    os.close(file)
+    assert path.read_bytes().count(b"\n") == 1 and last_frames(path) == 4
