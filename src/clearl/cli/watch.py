@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -20,18 +22,26 @@ class WatchArgs:
     runs: Annotated[tuple[str, ...], POSITIONAL, "run directories, or directories with runs in them"]
     port: Annotated[int, Between(0, 65_535), "port to listen on; 0 takes any that is free"] = 0
     browser: Annotated[bool, "open the page in a browser"] = True
-    host: Annotated[str, "address to listen on; any but loopback needs --token"] = "127.0.0.1"
-    token: Annotated[str | None, "ask for this text in the address; protects --host"] = None
+    host: Annotated[str, "address to listen on; any but loopback is guarded by a token"] = "127.0.0.1"
+    token: Annotated[
+        str | None,
+        "ask for this text in the address; without it, the one in CLEARL_WATCH_TOKEN, or for a --host a random one",
+    ] = None
 
 
 def main(argv: list[str]) -> int:
     """Run the verb; return the exit code."""
     args = parse(WatchArgs, argv, verb="watch", about=ABOUT)
 
-    from clearl.watch.server import serve
+    from clearl.watch.server import LOOPBACK, serve
 
-    server = serve([Path(run) for run in args.runs], host=args.host, port=args.port, token=args.token)
+    token = (os.environ.get("CLEARL_WATCH_TOKEN") or None) if args.token is None else args.token
+    if token is None and args.host not in LOOPBACK:
+        token = secrets.token_urlsafe(16)
+    server = serve([Path(run) for run in args.runs], host=args.host, port=args.port, token=token)
     print(f"watching {', '.join(args.runs)} at {server.url} (Ctrl-C ends it)", flush=True)
+    if server.shared_url is not None:
+        print(f"from other machines: {server.shared_url}", flush=True)
     if args.browser:
         import threading
         import webbrowser

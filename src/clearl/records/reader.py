@@ -138,6 +138,8 @@ class Followed:
     position: Position
     rewound: bool = False
     """True if the run went back to a checkpoint: `rows` then replace all rows that were read before."""
+    problem: str = ""
+    """Tells why the file cannot be read, if so."""
 
 
 def follow(path: Path, position: Position | None = None, *, most_rows: int | None = None) -> Followed:
@@ -156,8 +158,8 @@ def follow(path: Path, position: Position | None = None, *, most_rows: int | Non
             end = files.end
     except FileNotFoundError:
         return Followed([], Position(), rewound=position.nbytes > 0)
-    except CorruptFileError:  # the first row: what was before it is unknown
-        return Followed([], position)
+    except CorruptFileError as error:  # the first row: what was before it is unknown
+        return Followed([], position, problem=str(error))
     whole = data[: data.rfind(b"\n") + 1]
     if not whole:
         return Followed([], Position() if rewound else position, rewound)

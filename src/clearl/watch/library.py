@@ -1,123 +1,145 @@
-"""The runs below some directories: found, named, and followed as they grow."""
+"""The runs below some directories, searched for in the background as new ones start."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from threading import Lock
-from typing import Any, NamedTuple
+from threading import Lock, Thread
+from typing import Any
 
-from clearl.errors import ClearlError
-from clearl.records.reader import Position, follow, last_frames
-from clearl.records.run_dir import CONFIG_FILE, META_FILE, holds_run, read_meta
-from clearl.records.schema import METRICS_FILE
-from clearl.watch.series import RunSeries
+from clearl.errors import RunDirectoryError
+from clearl.records.run_dir import holds_run
+from clearl.watch.run import WatchedRun
 
 _MOST_RUNS = 2_000
+_MOST_DIRECTORIES = 100_000
 _MOST_DEPTH = 6
-VIDEOS = "videos"
-_VIDEO_SUFFIXES = (".mp4", ".webm", ".gif")
-_MOST_CONFIG_BYTES = 200_000
-_MOST_ROWS = 10_000
+_INSIDE_A_RUN = ("checkpoints", "replay", "videos", "switches", "tensorboard", "wandb")
+_LEAST_REST_S, _MOST_REST_S, _REST_FACTOR = 0.25, 60.0, 20
+_FIRST_PATIENCE_S, _PATIENCE_S = 2.0, 0.1
 
 
-@dataclass
-class WatchedRun:
-    """One run directory, and as much of it as has been read."""
+class Repeated:
+    """A job that runs in the background while somebody asks for its result, and rests 20 times as long as it took.
 
-    id: str
-    name: str
-    path: Path
-    _series: RunSeries = field(default_factory=RunSeries)
-    _position: Position | None = None
-    _lock: Lock = field(default_factory=Lock)
+    However many ask, it runs once at a time: large trees and slow file systems take no more than a share of a core.
+    """
 
-    def stamp(self) -> tuple[Any, ...]:
-        """Changes whenever there is something new to show."""
-        return _stamp(self.path / METRICS_FILE), self.meta_stamp(), _video(self.path)
+    def __init__(self, job: Callable[[], None], clock: Callable[[], float]) -> None:
+        self._job, self._clock = job, clock
+        self._thread: Thread | None = None
+        self._lock = Lock()
+        self._due = clock()
+        self.is_complete = False
+        """True once the job has run to its end."""
 
-    def meta_stamp(self) -> tuple[int, int, int] | None:
-        """Changes with the state of the run, as the list of runs shows it."""
-        return _stamp(self.path / META_FILE)
-
-    def summary(self) -> dict[str, Any]:
-        """Return a line of the list of runs: from the meta data and the end of the metrics, without reading it all."""
-        meta = _meta(self.path)
-        shown = {key: meta.get(key) for key in ("status", "method", "suite", "protocol", "seed", "arm")}
-        return {"id": self.id, "name": self.name, "frames": last_frames(self.path / METRICS_FILE), **shown, **_plan(meta)}
-
-    def snapshot(self) -> dict[str, Any]:
-        """Collect everything the page shows of this run; reads only the rows that are new."""
+    def ask(self) -> None:
+        """Start the job if it is due, and wait for it a moment."""
         with self._lock:
-            followed = follow(self.path / METRICS_FILE, self._position, most_rows=_MOST_ROWS)
-            if followed.rewound:  # a resume dropped the rows after its checkpoint, or the run was replaced
-                self._series = RunSeries()
-            self._position = followed.position
-            for row in followed.rows:
-                self._series.update(row)
-            content = self._series.to_json()
-        summary = self.summary()
-        video, written = _video(self.path), _stamp(self.path / METRICS_FILE)
-        return {
-            **summary, **content, "config": _config(self.path), "gone": self.gone,
-            "video": video and video.name, "video_stamp": video and video.stamp,
-            "silent_s": max(0.0, time.time() - written[0] / 1e9) if written else None,
-        }  # fmt: skip
+            if self._thread is None and self._clock() >= self._due:
+                self._thread = Thread(target=self._run, daemon=True)
+                self._thread.start()
+            thread = self._thread
+        if thread is not None:
+            thread.join(_PATIENCE_S if self.is_complete else _FIRST_PATIENCE_S)
 
-    def video_file(self) -> Path | None:
-        """Return the video that the page shows."""
-        video = _video(self.path)
-        return video and self.path / VIDEOS / video.name
-
-    @property
-    def gone(self) -> bool:
-        """True if the directory was deleted while it was watched."""
-        return not (self.path / META_FILE).exists()
+    def _run(self) -> None:
+        began = self._clock()
+        try:
+            self._job()
+            self.is_complete = True
+        finally:
+            ended = self._clock()
+            with self._lock:
+                self._due = ended + min(max(_LEAST_REST_S, _REST_FACTOR * (ended - began)), _MOST_REST_S)
+                self._thread = None
 
 
 class Library:
-    """The runs below `roots`; looked for anew at every `runs()`, since new ones start while the page is open."""
+    """The runs below `roots`; new ones appear while the page is open."""
 
-    def __init__(self, roots: Sequence[Path]) -> None:
+    def __init__(self, roots: Sequence[Path], clock: Callable[[], float] = time.monotonic) -> None:
         self.roots = [root.resolve() for root in roots]
         self._known: dict[str, WatchedRun] = {}
+        self._notes: list[str] = []
+        self._state: list[tuple[Any, ...]] = []
         self._lock = Lock()
+        self._search = Repeated(self._find, clock)
+        self._survey = Repeated(self._look, clock)
 
     def runs(self) -> list[WatchedRun]:
-        """Return all runs, those that were deleted while watched included, in the order of their names."""
+        """Return all runs found so far, those that were deleted while watched included, in the order of their names."""
+        self._search.ask()
         with self._lock:
-            for root in self.roots:
-                for path in find_runs(root):
-                    key = _id(path)
-                    if key not in self._known:
-                        self._known[key] = WatchedRun(key, _name(path, self.roots), path)
             return sorted(self._known.values(), key=lambda run: run.name)
 
     def get(self, key: str) -> WatchedRun | None:
         """Return the run of that id."""
         return self._known.get(key) or next((run for run in self.runs() if run.id == key), None)
 
+    def state(self) -> tuple[Any, ...]:
+        """Changes with what a reader notices in the list of runs."""
+        self._search.ask()
+        self._survey.ask()
+        return *self._state, *self.notes()
 
-def find_runs(root: Path) -> Iterator[Path]:
-    """Find run directories at or below `root`, links not followed, down to a few levels and at most some thousands."""
-    found = 0
-    for directory, below, _ in os.walk(root, followlinks=False):
+    def notes(self) -> list[str]:
+        """Tell in sentences which runs the list may lack."""
+        return self._notes if self._search.is_complete else ["still searching the directories for runs"]
+
+    def _find(self) -> None:
+        notes: list[str] = []
+        for root in self.roots:
+            for path in find_runs(root, notes):
+                key = _id(path)
+                if key not in self._known:
+                    with self._lock:
+                        self._known[key] = WatchedRun(key, _name(path, self.roots), path)
+        self._notes = notes
+
+    def _look(self) -> None:
+        with self._lock:
+            known = list(self._known.values())
+        self._state = [run.state() for run in known]
+
+
+def find_runs(root: Path, notes: list[str]) -> Iterator[Path]:
+    """Find run directories at or below `root`, links not followed, down to a few levels.
+
+    Where a search ends early, `notes` gets a sentence about it.
+    """
+    found, walk = 0, os.walk(root, onerror=lambda error: _note_root(root, error, notes), followlinks=False)
+    for searched, (directory, below, _) in enumerate(walk, start=1):
         path = Path(directory)
         depth = len(path.relative_to(root).parts)
         below[:] = [] if depth >= _MOST_DEPTH else sorted(name for name in below if not name.startswith("."))
-        if holds_run(path):
+        if _holds_run(path):
             yield path
             found += 1
             # What a run keeps inside is not searched, except the parts of a `separate` run.
-            below[:] = [
-                name for name in below if name not in ("checkpoints", "replay", "videos", "switches", "tensorboard")
-            ]
-        if found >= _MOST_RUNS:
-            return
+            below[:] = [name for name in below if name not in _INSIDE_A_RUN]
+        for count, most, what in ((found, _MOST_RUNS, "runs"), (searched, _MOST_DIRECTORIES, "directories")):
+            if count >= most:
+                notes.append(
+                    f"only the first {most:,} {what} below {root} are searched: watch a directory further down"
+                )
+                return
+
+
+def _note_root(root: Path, error: OSError, notes: list[str]) -> None:
+    if error.filename == str(root):
+        notes.append(f"{root} cannot be read: {error.strerror}")
+
+
+def _holds_run(path: Path) -> bool:
+    """Return whether there is a run; what may not be entered holds none."""
+    try:
+        return holds_run(path)
+    except RunDirectoryError:
+        return False
 
 
 def _id(path: Path) -> str:
@@ -132,60 +154,3 @@ def _name(path: Path, roots: Sequence[Path]) -> str:
         if root in path.parents:
             return str(path.relative_to(root.parent if len(roots) > 1 else root))
     return path.name
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
-
-
-def _meta(path: Path) -> dict[str, Any]:
-    try:
-        return read_meta(path)
-    except (OSError, ClearlError):
-        return {"status": "unreadable"}
-
-
-def _plan(meta: dict[str, Any]) -> dict[str, Any]:
-    """Return the planned tasks and length; a plan that repeats `forever` has no length."""
-    plan = meta.get("plan")
-    plan = plan if isinstance(plan, dict) else {}
-    forever, segments, evaluate = plan.get("forever") is True, plan.get("segments"), plan.get("evaluate")
-    known = segments if isinstance(segments, list) else []
-    lengths = [segment.get("frames") for segment in known if isinstance(segment, dict)]
-    frames = [length for length in lengths if isinstance(length, int)]
-    return {
-        "total_frames": sum(frames) if frames and len(frames) == len(lengths) and not forever else None,
-        "forever": forever,
-        "tasks": [str(task) for task in evaluate] if isinstance(evaluate, list) else [],
-    }
-
-
-def _config(path: Path) -> str:
-    try:
-        with open(path / CONFIG_FILE, encoding="utf-8", errors="replace") as file:
-            return file.read(_MOST_CONFIG_BYTES)
-    except OSError:
-        return ""
-
-
-class Video(NamedTuple):
-    """A file in the folder of videos, and when it was written."""
-
-    name: str
-    stamp: str
-    """As text: its nanoseconds are more than JavaScript's numbers hold."""
-
-
-def _video(path: Path) -> Video | None:
-    """Return the newest video of a run."""
-    try:
-        files = [file for file in (path / VIDEOS).iterdir() if file.suffix in _VIDEO_SUFFIXES and file.is_file()]
-        written = {file.name: file.stat().st_mtime_ns for file in files}
-    except OSError:
-        return None
-    newest = max(written, key=lambda name: written[name], default=None)
-    return None if newest is None else Video(newest, str(written[newest]))

@@ -11,6 +11,7 @@ from clearl.records.schema import Row
 
 MOST_POINTS = 2_000
 """Points of one curve that are kept and sent; more than a screen has columns."""
+_MOST_CURVES = 200
 _MOST_EVENTS = 200
 _MOST_SEGMENTS, _MOST_SWITCHES = 400, 100
 """The most that is sent of a long plan: the segments around the current one, the newest columns of the matrix."""
@@ -43,6 +44,8 @@ class BucketedCurves:
             self._halve()
 
     def _mean(self, name: str, value: float) -> None:
+        if name not in self._values and len(self._values) >= _MOST_CURVES:
+            return
         column = self._values.setdefault(name, [None] * len(self._frames))
         count = self._last_counts.get(name, 0)
         before = column[-1]
@@ -60,8 +63,8 @@ class BucketedCurves:
         self._rows_per_bucket *= 2
 
     def to_json(self) -> dict[str, Any]:
-        """`{"frames": [...], "values": {name: [...]}}`, all of one length."""
-        return {"frames": self._frames, "values": self._values}
+        """`{"frames": [...], "values": {name: [...]}}`, all of one length; copies, since rows may come meanwhile."""
+        return {"frames": [*self._frames], "values": {name: [*column] for name, column in self._values.items()}}
 
 
 def _mean_of(pair: tuple[float | None, float | None]) -> float | None:
@@ -79,7 +82,6 @@ class RunSeries:
     training: list[str] = field(default_factory=list)
     rows: int = 0
     _evaluations: dict[str, BucketedCurves] = field(default_factory=dict)
-    _latest: dict[str, dict[str, Any]] = field(default_factory=dict)
     _switches: dict[int, dict[str, float | None]] = field(default_factory=dict)
     _train: BucketedCurves = field(default_factory=BucketedCurves)
     _segments: dict[int, Row] = field(default_factory=dict)
@@ -110,9 +112,8 @@ class RunSeries:
         if row.get("column") == "active":  # the page follows the column that is kept
             return
         self._evaluations.setdefault(task, BucketedCurves()).add(
-            frames, {"return": value, "std": _number(row.get("std"))}
+            frames, {"return": value, "success_rate": _number(row.get("success_rate"))}
         )
-        self._latest[task] = {"frames": frames, "return": value, "success_rate": _number(row.get("success_rate"))}
         if row.get("switch") and isinstance(row.get("segment"), int):
             self._switches.setdefault(row["segment"], {})[task] = value
 
@@ -133,16 +134,15 @@ class RunSeries:
             "segments": [_segment(index, row) for index, row in self._present_segments()],
             "planned_segments": len(self._segments),
             "evaluations": {task: curves.to_json() for task, curves in self._evaluations.items()},
-            "latest": self._latest,
             "switches": [
-                {"segment": index, "returns": self._switches[index]}
+                {"segment": index, "returns": {**self._switches[index]}}
                 for index in sorted(self._switches)[-_MOST_SWITCHES:]
             ],
             "train": self._train.to_json(),
-            "episodes": last.get("episodes", {}), "shares": last.get("shares", {}),
+            "shares": _mapping(last.get("shares")),
             "replay": {"by_task": self._by_task, **_mapping(last.get("replay"))},
-            "health": last.get("health", {}), "seconds": last.get("seconds", {}),
-            "events": list(self._events), "counts": self._counts,
+            "health": _mapping(last.get("health")), "seconds": _mapping(last.get("seconds")),
+            "events": [*self._events], "counts": {**self._counts},
         }  # fmt: skip
 
     def _present_segments(self) -> list[tuple[int, Row]]:
@@ -167,8 +167,11 @@ def _plotted(row: Row) -> list[tuple[str, float | None]]:
         for half, values in _mapping(row.get("diagnostics")).items()
         for name, value in _mapping(values).items()
     ]
-    held = [(f"replay/{name}", _number(value)) for name, value in _mapping(row.get("replay")).items()]
-    return [*plain, *losses, *halves, *held]
+    ended = [
+        (f"episodes/{task}", _number(_mapping(values).get("mean_return")))
+        for task, values in _mapping(row.get("episodes")).items()
+    ]
+    return [*plain, *losses, *halves, *ended, ("held", _number(_mapping(row.get("replay")).get("held")))]
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -18,9 +19,10 @@ import pytest
 from PIL import Image
 from run_processes import children
 
-from clearl.records import MetricsWriter, eval_row, train_row
+from clearl.records import MetricsWriter, eval_row, segment_row, train_row
 from clearl.watch.server import WatchServer, serve
 
+ROOT = Path(__file__).parents[3]
 SETTINGS = [
     "--preset", "minatar-schemes", "--workers", "1", "--slots", "8", "--batch-unrolls", "8", "--quiet",
     "--unroll-steps", "10", "--cycles", "40", "--frames-per-visit", "2000", "--eval-every-frames", "1000",
@@ -79,11 +81,11 @@ def test_follows_a_run_that_is_killed_resumed_and_deleted(
     run = train(out)
     try:
         wait_for(lambda: page.locator(".pill.running").count())
-        wait_for(lambda: len(rows(out, "train")) > 40)
+        wait_for(lambda: (out / "metrics.jsonl").exists() and len(rows(out, "train")) > 40)
         newest = rows(out, "train")[-1]["frames"]
         began = time.monotonic()
         wait_for(lambda: (shown(page, "run.frames") or 0) >= newest)
-        assert time.monotonic() - began < 4.0, "follows within two seconds, on a machine with nothing else to do"
+        assert time.monotonic() - began < 2.0, "follows within two seconds"
         run.send_signal(signal.SIGKILL)
         run.wait()
         wait_for(lambda: shown(page, "run.rows") == len((out / "metrics.jsonl").read_text().splitlines()))
@@ -95,8 +97,11 @@ def test_follows_a_run_that_is_killed_resumed_and_deleted(
         run.terminate()
         run.wait()
     wait_for(lambda: "interrupted" in page.inner_text(".head"))
+    drawn = shown(page, "run.evaluations.breakout.frames")
     shutil.rmtree(out)
-    wait_for(lambda: "directory deleted" in page.inner_text(".head"))
+    wait_for(lambda: page.inner_text(".head .pill") == "deleted" == page.inner_text("#runs .pill"))
+    assert shown(page, "run.evaluations.breakout.frames") == drawn and len(drawn) > 1, "what was read stays"
+    assert page.evaluate("[...state.panels.values()][0].returns.lines[0].frames") == drawn
     assert tab.problems == []
     assert all(request.startswith(watching.url.rstrip("/")) for request in tab.requests if "data:" not in request)
 
@@ -111,7 +116,7 @@ def assert_equal_to_rows(page: Any, out: Path) -> None:
     assert shown(page, "run.train.values.lag_updates") == [row["lag_updates"] for row in train_rows]
     switches = {row["segment"] for row in rows(out, "eval") if row.get("switch")}
     assert page.locator(".card.wide table thead th").all_inner_texts()[1:] == [
-        f"after {('breakout', 'breakout@1', 'breakout@2')[index % 3]}" for index in sorted(switches)
+        f"after\n{('breakout', 'breakout@1', 'breakout@2')[index % 3]}" for index in sorted(switches)
     ]
 
 
@@ -151,7 +156,9 @@ def assert_summary(page: Any, out: Path) -> None:
     frames = max(row["frames"] for row in [*rows(out, "train"), *rows(out, "eval")])
     now = max(index for index, row in segments.items() if row["start_frames"] <= frames)
     told = facts(page)
-    assert told["frames"] == f"{frames:,} of {total:,}" and told["training"] == ", ".join(last["tasks"])
+    shares = {task: f" {math.floor(100 * share + 0.5)} %" for task, share in last.get("shares", {}).items()}
+    assert told["frames"] == f"{frames:,} of {total:,}"
+    assert told["training"] == ", ".join(task + shares.get(task, "") for task in last["tasks"])
     assert told["frames/s"] == short(page, last["fps"]) and told["lag"] == f"{short(page, last['lag_updates'])} updates"
     assert told["left"] == page.evaluate("duration", (total - frames) / last["fps"])
     assert (told["resumed"], told["faults"]) == ("0", str(len(rows(out, "fault"))))
@@ -175,11 +182,19 @@ def assert_thick_while_trained(page: Any, out: Path) -> None:
 def assert_charts_and_tables(page: Any, out: Path) -> None:
     trained = rows(out, "train")
     halves = [row["diagnostics"] for row in trained if "diagnostics" in row][-1]
-    for title, name in (("entropy", "entropy"), ("KL[μ‖π]", "kl")):
+    for title, name in TOLD_OF_BOTH_HALVES.items():
         expected = [f"{half} {short(page, halves[half][name])}" for half in ("new", "replay")]
+        expected += [f"whole batch {short(page, trained[-1]['grad_norm'])}"] if name == "grad_norm" else []
         assert card(page, title).locator(".legend span").all_inner_texts() == expected
     for title, name in (("frames per second", "fps"), ("policy lag, updates", "lag_updates")):
         assert card(page, title).locator(".legend").inner_text() == short(page, trained[-1][name])
+    for title, values in (("losses", trained[-1]["loss"]), ("gradient norm by loss term", halves["terms"])):
+        expected = [f"{term} {short(page, values[term])}" for term in sorted(values)]
+        assert card(page, title).locator(".legend span").all_inner_texts() == expected and len(expected) > 3
+    ended = {task: values["mean_return"] for row in trained for task, values in row.get("episodes", {}).items()}
+    assert card(page, "return of training episodes").locator(".legend span").all_inner_texts() == [
+        f"{task} {short(page, ended[task])}" for task in ("breakout", "breakout@1", "breakout@2") if task in ended
+    ]
     switches: dict[int, dict[str, float]] = {}
     for row in rows(out, "eval"):
         if row.get("switch"):
@@ -189,20 +204,37 @@ def assert_charts_and_tables(page: Any, out: Path) -> None:
         for task in ("breakout", "breakout@1", "breakout@2")
     ]
     assert table(card(page, "score of every task at the end of every visit")) == matrix
+    scores = card(page, "score of every task at the end of every visit")
+    with page.expect_download() as download:
+        scores.get_by_role("button", name="save").click()
+    with Image.open(download.value.path()) as picture:
+        assert picture.width >= scores.locator("table").evaluate("(node) => node.offsetWidth")
+        assert len(set(picture.convert("RGB").tobytes())) > 10, "shaded cells and letters"
     held = [row["replay"]["by_task"] for row in trained if "by_task" in row["replay"]][-1]
     assert table(card(page, "in replay")) == [
         [task, short(page, entry["unrolls"]), short(page, entry["median_age_frames"])] for task, entry in held.items()
     ]
     health = trained[-1]["health"]
     assert health["worker-0"]["restarts"] == 1
-    assert table(card(page, "processes")) == [
+    processes = table(card(page, "processes"))
+    assert [row[:3] for row in processes[: len(health)]] == [
         [name, entry["state"], str(entry["restarts"])] for name, entry in health.items()
     ]
+    busy = dict(trained[-1]["seconds"]["learner"], learner=0.0)
+    most = max(busy, key=lambda part: busy[part])
+    (told,) = [row[3] for row in processes if row[0] == "learner"]
+    assert told.startswith(f"{most} {round(100 * busy[most] / sum(busy.values()))} %")
     (fault,), (restart,) = rows(out, "fault"), rows(out, "restart")
     assert card(page, "faults, restarts and resumes").locator("li").all_inner_texts() == [
         f"frame {short(page, restart['frames'])}: worker-0 works again",
         f"frame {short(page, fault['frames'])}: worker-0 {fault['problem']}",
     ]
+
+
+TOLD_OF_BOTH_HALVES = {
+    "entropy": "entropy", "KL[μ‖π]": "kl", "mean importance ratio": "mean_rho",
+    "share of clipped ratios": "clipped_share", "value error": "value_error", "gradient norm": "grad_norm",
+}  # fmt: skip
 
 
 def planned(out: Path) -> dict[int, dict[str, Any]]:
@@ -215,7 +247,7 @@ def short(page: Any, value: float) -> str:
 
 
 def card(page: Any, title: str) -> Any:
-    heading = page.locator("h3").filter(has_text=re.compile(f"^{re.escape(title)}"))
+    heading = page.locator("h3").filter(has_text=re.compile(f"^{re.escape(title)}( \\(|,|$)"))
     return page.locator("section.card", has=heading)
 
 
@@ -241,9 +273,10 @@ def test_strangers_names_are_text_and_nothing_is_wider_than_the_window(
     page.keyboard.press("d")
     wait_for(lambda: page.evaluate("document.documentElement.dataset.theme") == "dark")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    with page.expect_download() as download:
-        page.get_by_role("button", name="save").first.click()
-    assert Path(download.value.path()).read_bytes().startswith(b"\x89PNG")
+    for save in page.get_by_role("button", name="save").all()[:6]:
+        with page.expect_download() as download:
+            save.click()
+        assert Path(download.value.path()).read_bytes().startswith(b"\x89PNG")
     assert tab.problems == []
 
 
@@ -256,8 +289,16 @@ def test_an_address_opens_the_same_runs_again(
     wait_for(lambda: page.locator("#runs li").count() == 2)
     page.locator("#runs button").nth(1).click()
     wait_for(lambda: page.inner_text(".head h2") == "two")
-    other = open_tab(page.url).page
+    assert "theme" not in page.url, "who follows the link has a taste of his own"
+    other = open_tab(f"{page.url}&theme=dark").page
     wait_for(lambda: other.locator(".head h2").count() and other.inner_text(".head h2") == "two")
+    theme = "document.documentElement.dataset.theme"
+    assert other.evaluate(theme) == "dark" and other.url == f"{page.url}&theme=dark"
+    other.keyboard.press("d")
+    wait_for(lambda: other.url == f"{page.url}&theme=light")
+    other.keyboard.press("j")
+    wait_for(lambda: other.inner_text(".head h2") == "one")
+    assert other.evaluate(theme) == "light" and other.url.endswith("&theme=light")
 
 
 def test_the_ribbon_says_and_shows_where_the_run_is(
@@ -282,12 +323,12 @@ def test_a_plan_without_an_end_has_no_share_no_last_segment_and_no_time_left(
 ) -> None:
     plan = {"segments": [{"tasks": [task], "frames": 1000} for task in "ab"], "forever": True}
     path = make_run("clear", 0, name="one", tasks=("a", "b"), cycles=2, status="running", plan=plan)
-    add_train_rows(path, range(35, 36))
+    add_train_rows(path, range(41, 42))
     page = open_tab(watching.url).page
     wait_for(lambda: page.locator(".facts div").count())
     told = facts(page)
-    assert (told["frames"], told["left"], told["frames/s"]) == ("4,000", "no end", "135")
-    assert page.inner_text("#runs small") == "clear · 4000"
+    assert (told["frames"], told["left"], told["frames/s"]) == ("4,100", "no end", "141")
+    assert page.inner_text("#runs small") == "clear · 4100"
     assert page.locator("canvas.ribbon").get_attribute("aria-label").endswith("now: segment 4, b")
 
 
@@ -303,9 +344,138 @@ def test_a_run_that_was_killed_is_noticed(
     path = make_run("clear", 0, name="one", until=0.5, status="running")
     page = open_tab(watching.url).page
     wait_for(lambda: page.locator(".head h2").count() and page.inner_text(".head h2") == "one")
-    assert page.inner_text(".head .warn") == ""
+    assert page.inner_text(".head .warn") == "" and page.inner_text("#runs .pill") == "running"
     os.utime(path / "metrics.jsonl", (1_000, 1_000))
     wait_for(lambda: "no new row for" in page.inner_text(".head .warn"))
+    wait_for(lambda: page.inner_text("#runs .pill") == "silent" == page.inner_text(".head .pill"))
+    assert facts(page)["left"] == "–"
+    make_run("clear", 1, name="two", until=0.5, status="running")
+    other = open_tab(watching.url).page
+    wait_for(lambda: other.locator(".head h2").count() and other.inner_text(".head h2") == "two")
+
+
+def test_the_list_follows_runs_that_nobody_has_chosen(
+    make_run: Callable[..., Path], open_tab: Callable[..., Any], watching: WatchServer
+) -> None:
+    make_run("clear", 0, name="chosen", until=0.5, status="running")
+    path = make_run("clear", 1, name="other", until=0.5, status="running")
+    page = open_tab(watching.url).page
+    told = page.locator("#runs small")
+    wait_for(lambda: told.count() == 2 and told.all_inner_texts() == ["clear · 50 %", "clear · 50 %"])
+    add_train_rows(path, range(30, 31))
+    wait_for(lambda: told.all_inner_texts() == ["clear · 50 %", "clear · 75 %"])
+
+
+def test_a_run_has_the_same_colour_in_every_chart_side_by_side(
+    make_run: Callable[..., Path], open_tab: Callable[..., Any], watching: WatchServer
+) -> None:
+    make_run("clear", 0, name="one", tasks=("a", "b"))
+    make_run("clear", 1, name="two", tasks=("b",))
+    page = open_tab(watching.url).page
+    wait_for(lambda: page.locator("#runs li").count() == 2)
+    page.keyboard.press("x")
+    lines = """() => [...state.compare?.charts ?? []].map(([task, chart]) =>
+        [task, chart.lines.map((line) => [line.label, line.colour])])"""
+    one, two = ["one", "#0072b2"], ["two", "#d55e00"]
+    wait_for(lambda: page.evaluate(lines) == [["a", [one]], ["b", [one, two]]])
+    page.evaluate("choose([...state.chosen].reverse())")
+    one, two = ["one", "#d55e00"], ["two", "#0072b2"]
+    wait_for(lambda: sorted(page.evaluate(lines)) == [["a", [one]], ["b", [two, one]]])
+    keyed = "(all) => all.map((node) => [node.innerText, node.style.getPropertyValue('--swatch')])"
+    assert page.locator(".head h2").evaluate_all(keyed) == [two, one]
+
+
+def test_the_ribbon_draws_a_mixture_that_moves(
+    make_run: Callable[..., Path], open_tab: Callable[..., Any], watching: WatchServer
+) -> None:
+    path = make_run("clear", 0, name="one", segments=[(("a", "b"), 4000)])
+    with MetricsWriter(path) as writer:
+        row = segment_row(tasks=["a", "b"], start_frames=0, end_frames=4000, index=0)
+        writer.write({**row, "weights": [0.9, 0.1], "end_weights": [0.1, 0.9]})
+    page = open_tab(watching.url).page
+    wait_for(lambda: page.locator("canvas.ribbon").count() and shown(page, "run.segments.length"))
+    colours = page.evaluate(
+        """() => { const c = document.querySelector("canvas.ribbon"), d = c.getContext("2d");
+        return [[0.05, 0.7], [0.5, 0.4], [0.5, 0.6], [0.95, 0.3]].map(([x, y]) =>
+            [...d.getImageData(Math.round(x * c.width), Math.round(y * c.height), 1, 1).data].slice(0, 3)); }"""
+    )
+    a, b = [0x00, 0x72, 0xB2], [0xD5, 0x5E, 0x00]
+    assert colours == [a, a, b, b]
+    page.locator("canvas.ribbon").hover()
+    assert page.locator("canvas.ribbon").get_attribute("title") == "segment 1: a, b, frames 0 to 4,000"
+
+
+def test_charts_that_are_closed_leave_nothing_behind(
+    make_run: Callable[..., Path], open_tab: Callable[..., Any], watching: WatchServer
+) -> None:
+    for name in ("one", "two"):
+        add_train_rows(make_run("clear", name == "two", name=name), range(1, 10))
+    page = open_tab(watching.url).page
+    wait_for(lambda: page.locator("#runs li").count() == 2 and page.locator(".u-over").count() > 3)
+    page.evaluate(
+        """() => { window.charts = 0;
+        for (const [verb, count] of [["addEventListener", 1], ["removeEventListener", -1]]) {
+            const real = window[verb];
+            window[verb] = function (...given) {
+                if (given[0] === "dppxchange") charts += count; /* each chart of uPlot listens for it */
+                return real.apply(this, given);
+            };
+        } }"""
+    )
+    for name, key in (("two", "j"), ("one", "j"), ("two", "x"), ("two", "j"), ("one", "k")) * 2:
+        page.keyboard.press(key)
+        wait_for(lambda name=name: name in page.locator(".head h2").all_inner_texts())
+        wait_for(lambda: page.evaluate("state.chosen.every((id) => state.panels.get(id).charts.size > 2)"))
+    assert page.evaluate("charts") == 0
+
+
+def test_success_and_a_learning_rate_are_drawn_where_there_is_something_to_see(
+    make_run: Callable[..., Path], open_tab: Callable[..., Any], watching: WatchServer
+) -> None:
+    path = make_run("clear", 0, name="one")
+    page = open_tab(watching.url).page
+    add_train_rows(path, range(50, 52), extra={"learning_rate": 0.001})
+    wait_for(lambda: card(page, "frames per second").is_visible())
+    assert not card(page, "success rate of every task").is_visible() and card(page, "learning rate").count() == 0
+    with MetricsWriter(path) as writer:
+        row = eval_row(task="b", frames=5200, mean_return=1.0, episodes=4, updates=1, wall_s=1.0, success_rate=0.75)
+        writer.write(row)
+    add_train_rows(path, range(53, 55), extra={"learning_rate": 0.0005})
+    wait_for(lambda: card(page, "learning rate").count())
+    assert card(page, "learning rate").locator(".legend").inner_text() == "0.00050"
+    assert card(page, "success rate of every task").locator(".legend span").all_inner_texts() == ["b 0.75"]
+
+
+def test_what_the_pages_say_is_plotted_is_plotted() -> None:
+    docs, panel = ROOT / "docs", (ROOT / "src/clearl/watch/static/panel.js").read_text(encoding="utf-8")
+    section = (docs / "troubleshooting.md").read_text(encoding="utf-8").partition("plots them")[2].split("\n#")[0]
+    names = re.findall(r"^- .*?`(\w+)`", section, re.M)
+    assert names == ["clipped_share", "kl", "terms", "lag_updates"]
+    assert [name for name in names if f'"{name}"' not in panel and f"/{name}`" not in panel] == []
+
+
+def test_lines_of_one_colour_differ_in_legend_and_figure(
+    make_run: Callable[..., Path], open_tab: Callable[..., Any], watching: WatchServer
+) -> None:
+    make_run("clear", 0, name="one", tasks=[f"task {letter}" for letter in "abcdefghijkl"], cycles=1)
+    page = open_tab(watching.url).page
+    legend = page.locator(".card.wide .legend").first.locator("span")
+    wait_for(lambda: legend.count() == 12)
+    swatches = legend.evaluate_all("(all) => all.map((node) => node.style.getPropertyValue('--swatch'))")
+    assert swatches[0] == "#0072b2" and swatches[10].startswith(
+        "repeating-linear-gradient(90deg, #0072b2 0px 8px, trans"
+    )
+    assert len(set(swatches)) == 12
+    saved = """() => { const label = "a name of a task that is long", ratio = devicePixelRatio;
+        const entries = [[], [8, 4]].map((dash) => ({ label, colour: "#0072b2", dash }));
+        const canvas = figure("title", element("canvas", { width: 300, height: 10 }), entries).canvas;
+        const blue = (y) => {
+            const row = canvas.getContext("2d").getImageData(8 * ratio, 10 + y * ratio, 22 * ratio, 1).data;
+            return row.filter((value, at) => at % 4 === 0 && value === 0 && row[at + 2] === 0xb2).length / ratio; };
+        return [canvas.height - 10, blue(36), blue(54)]; }"""
+    height, whole, dashed = page.evaluate(saved)
+    assert height == 28 + 2 * 18 + 10, "long names stand in rows of their own"
+    assert (whole, dashed) == (22, 16)
 
 
 def test_each_task_can_be_drawn_on_its_own_scale(
@@ -346,11 +516,12 @@ def test_keys_walk_through_the_runs_that_the_filter_leaves(
 
 
 def add_train_rows(path: Path, numbers: range, **fields: Any) -> None:
+    more = fields.pop("extra", {})
     plain = {"tasks": ["a"], "loss": {}, "lag_updates": 1.0, "replay": {"held": 5}, "wall_s": 1.0, **fields}
     with MetricsWriter(path) as writer:
         for number in numbers:
             diagnosed = {"new": {"entropy": 1.4951}, "replay": {"entropy": 1.4983}} if number == numbers[0] else None
-            extra = {"diagnostics": diagnosed} if diagnosed else {}
+            extra = {**more, **({"diagnostics": diagnosed} if diagnosed else {})}
             writer.write(train_row(frames=100 * number, updates=number, fps=100.0 + number, extra=extra, **plain))
 
 
@@ -455,4 +626,4 @@ def test_a_million_rows_are_opened_and_drawn_without_a_pause(
     add_train_rows(path, range(1001, 1002))
     began = time.monotonic()
     wait_for(lambda: shown(page, "run.frames") == 100_100)
-    assert time.monotonic() - began < 4.0, "a new row costs no more than in a short run"
+    assert time.monotonic() - began < 2.0, "a new row costs no more than in a short run"

@@ -1,10 +1,13 @@
 "use strict";
 /* Drawing: curves by uPlot, the plan as a ribbon, the matrix as a table. Knows nothing of the server. */
 
+/* Okabe and Ito's colours and four more, told apart by the colour-blind; lighter ones of the same hues on a dark page. */
 const PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#882255", "#999933", "#7a6ad8", "#8a8f98"];
+const DARK_PALETTE = ["#4ba3e3", "#f07f45", "#2fbf92", "#e39bc4", "#f0b93a", "#98d6fa", "#cf6a98", "#bdbd5a", "#a79bf0", "#a8adb8"];
 const DASHES = [[], [8, 4], [2, 3], [8, 3, 2, 3]];
 
-const colourOf = (index) => PALETTE[index % PALETTE.length];
+const palette = () => document.documentElement.dataset.theme === "dark" ? DARK_PALETTE : PALETTE;
+const colourOf = (index) => palette()[index % PALETTE.length];
 const dashOf = (index) => DASHES[Math.floor(index / PALETTE.length) % DASHES.length];
 const cssColour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -40,27 +43,37 @@ function tickTexts(_, ticks, axis, space, step) {
   return ticks.map((tick) => Math.abs(tick) < step / 2 ? "0" : step < 1e-6 ? tick.toPrecision(2) : (tick / unit).toFixed(digits) + sign);
 }
 
+/* A flat line in the middle of its axis; uPlot would go on from 0 to 100. */
+function valueRange(_, low, high) {
+  if (low === null) return [0, 1];
+  const pad = Math.abs(low) / 10 || 1;
+  return low === high ? [low - pad, high + pad] : uPlot.rangeNum(low, high, 0.1, true);
+}
+
 /* One chart. `lines`: [{label, colour, dash, width, points, frames, values, given}], each with an x-axis of its own.
-   A line whose label is null is left out of the legend; `given` are the values to tell where those drawn are scaled. */
+   A line whose label is null is left out of the legend; `given` are the values to tell where those drawn are scaled.
+   Charts with the same `options.sync` show the values of the same frame. */
 class Chart {
   constructor(title, options = {}) {
     this.title = title;
     this.options = options;
+    this.marks = [];
     this.plot = element("div", { class: "plot" });
     this.legend = element("div", { class: "legend" });
-    const save = element("button", { text: "save", title: "save this figure as PNG", on: { click: () => this.save() } });
     this.node = element("section", { class: options.wide ? "card wide" : "card" },
-      element("header", {}, element("h3", { text: title }), ...(options.buttons ?? []), save), this.plot, this.legend);
+      cardHeader(title, ...(options.buttons ?? []), saveButton(() => this.picture())), this.plot, this.legend);
     this.key = null;
     this.observer = new ResizeObserver(() => this.resize());
     this.observer.observe(this.plot);
   }
 
-  get height() { return this.options.wide ? 260 : 150; }
+  get height() { return this.options.wide ? 260 : 140; }
 
-  draw(lines) {
+  /* `marks`: frames with a faint line from top to bottom, such as the switches of tasks. */
+  draw(lines, marks = []) {
     this.lines = lines;
-    const key = JSON.stringify([lines.map((line) => [line.label, line.colour, line.width, line.points]), cssColour("--ink")]);
+    this.marks = marks;
+    const key = JSON.stringify([lines.map((line) => [line.label, line.colour, line.dash, line.width, line.points]), cssColour("--ink")]);
     const data = uPlot.join(lines.length ? lines.map((line) => [line.frames, line.values]) : [[[], []]]);
     const zoom = this.zoom();
     if (this.uplot && key === this.key) {
@@ -75,6 +88,13 @@ class Chart {
     this.drawLegend();
   }
 
+  /* uPlot keeps every chart in listeners of the window until it is told that the chart has gone. */
+  destroy() {
+    this.observer.disconnect();
+    this.uplot?.destroy();
+    this.uplot = null;
+  }
+
   /* The part of the x-axis that the reader has chosen, or null: new rows must not undo it. */
   zoom() {
     const frames = this.uplot?.data[0];
@@ -83,12 +103,14 @@ class Chart {
     return min > frames[0] || max < frames.at(-1) ? { min, max } : null;
   }
 
+  get named() { return this.lines.filter((line) => line.label !== null); }
+
   /* The newest values, or those at the frame under the pointer. */
   drawLegend() {
     const index = this.uplot?.cursor.idx ?? null, frame = index === null ? null : this.uplot.data[0][index];
-    const entries = this.lines.filter((line) => line.label !== null).map((line) => {
+    const entries = this.named.map((line) => {
       const entry = element("span", { text: `${line.label} ${shortNumber(valueAt(line, frame))}`.trim() });
-      entry.style.setProperty("--swatch", line.colour);
+      entry.style.setProperty("--swatch", swatch(line.colour, line.dash));
       return entry;
     });
     this.legend.replaceChildren(...entries, frame === null ? "" : element("em", { text: `at frame ${frame.toLocaleString("en")}` }));
@@ -96,12 +118,13 @@ class Chart {
 
   settings(lines) {
     const axis = { stroke: cssColour("--soft"), grid: { stroke: cssColour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
+    const follows = (type) => type === "mousemove" || type === "mouseleave";
     return {
       width: Math.max(this.plot.clientWidth, 120), height: this.height, pxAlign: 0,
-      scales: { x: { time: false } },
+      scales: { x: { time: false }, y: { range: valueRange } },
       legend: { show: false },
-      cursor: { drag: { x: true, y: false } },
-      hooks: { setCursor: [() => this.uplot && this.drawLegend()] },
+      cursor: { drag: { x: true, y: false }, y: false, ...(this.options.sync ? { sync: { key: this.options.sync, filters: { pub: follows, sub: follows } } } : {}) },
+      hooks: { setCursor: [() => this.uplot && this.drawLegend()], drawAxes: [(plot) => this.drawMarks(plot)] },
       axes: [{ ...axis, size: 30, ...(this.options.wide ? { label: "frames", labelSize: 16, labelFont: "11px system-ui" } : {}), values: tickTexts }, { ...axis, size: 52, values: tickTexts }],
       series: [{}, ...lines.map((line) => ({
         label: line.label, stroke: line.colour, width: line.width, dash: line.dash,
@@ -110,44 +133,110 @@ class Chart {
     };
   }
 
+  drawMarks(plot) {
+    const { left, top, width, height } = plot.bbox, draw = plot.ctx;
+    draw.save();
+    draw.fillStyle = cssColour("--soft");
+    draw.globalAlpha = 0.35;
+    for (const frame of this.marks) {
+      const at = plot.valToPos(frame, "x", true);
+      if (at > left && at < left + width) draw.fillRect(Math.round(at), top, Math.max(1, Math.round(devicePixelRatio || 1)), height);
+    }
+    draw.restore();
+  }
+
   resize() {
     if (this.uplot && this.plot.clientWidth) this.uplot.setSize({ width: this.plot.clientWidth, height: this.height });
   }
 
-  /* The canvas with title and legend, on the page's own background. */
-  save() {
-    const source = this.uplot.ctx.canvas, ratio = devicePixelRatio || 1, top = 28 * ratio;
-    const named = this.lines.filter((line) => line.label);
-    const rows = Math.ceil(named.length / 3), bottom = (rows * 18 + 10) * ratio;
-    const canvas = element("canvas", { width: source.width, height: source.height + top + bottom });
-    const draw = canvas.getContext("2d");
-    draw.fillStyle = cssColour("--paper");
-    draw.fillRect(0, 0, canvas.width, canvas.height);
-    draw.drawImage(source, 0, top);
-    draw.fillStyle = cssColour("--ink");
-    draw.font = `600 ${13 * ratio}px system-ui`;
-    draw.fillText(this.title, 8 * ratio, 18 * ratio);
-    draw.font = `${11 * ratio}px system-ui`;
-    named.forEach((line, index) => {
-      const x = 8 * ratio + (index % 3) * (canvas.width / 3), y = source.height + top + (Math.floor(index / 3) * 18 + 12) * ratio;
-      draw.fillStyle = line.colour;
-      draw.fillRect(x, y - 8 * ratio, 9 * ratio, 9 * ratio);
-      draw.fillStyle = cssColour("--ink");
-      draw.fillText(line.label, x + 14 * ratio, y);
-    });
+  picture() { return figure(this.title, this.uplot.ctx.canvas, this.named); }
+}
+
+function cardHeader(title, ...buttons) {
+  return element("header", {}, element("h3", { text: title }), ...buttons);
+}
+
+/* ---- legends and saved figures ---- */
+
+/* The look of a line, as a background that repeats its dashes. */
+function swatch(colour, dash) {
+  if (!dash.length) return colour;
+  let at = 0;
+  const stops = dash.map((length, index) => `${index % 2 ? "transparent" : colour} ${at}px ${at += length}px`);
+  return `repeating-linear-gradient(90deg, ${stops.join(", ")})`;
+}
+
+/* A button that saves the canvas that `picture` returns. */
+function saveButton(picture) {
+  return element("button", { text: "save", title: "save this figure as PNG", on: { click: () => {
+    const { canvas, title } = picture();
     canvas.toBlob((blob) => {
-      const link = element("a", { href: URL.createObjectURL(blob), download: `${this.title.replace(/\W+/g, "-")}.png` });
+      const link = element("a", { href: URL.createObjectURL(blob), download: `${title.replace(/\W+/g, "-")}.png` });
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 1000);
     });
+  } } });
+}
+
+/* A drawing with its title above and its legend below, on the page's own background. `entries`: [{label, colour, dash}]. */
+function figure(title, source, entries) {
+  const ratio = devicePixelRatio || 1, canvas = element("canvas"), draw = canvas.getContext("2d");
+  const size = (pixels) => pixels * ratio, small = `${size(11)}px system-ui`;
+  draw.font = small;
+  const widest = Math.max(0, ...entries.map((entry) => draw.measureText(entry.label).width)) + size(44);
+  const columns = Math.max(1, Math.floor(source.width / widest)), top = size(28);
+  canvas.width = Math.max(source.width, entries.length ? widest : 0);
+  canvas.height = source.height + top + size(Math.ceil(entries.length / columns) * 18 + 10);
+  draw.fillStyle = cssColour("--paper");
+  draw.fillRect(0, 0, canvas.width, canvas.height);
+  draw.drawImage(source, 0, top);
+  draw.fillStyle = cssColour("--ink");
+  draw.font = `600 ${size(13)}px system-ui`;
+  draw.fillText(title, size(8), size(18));
+  draw.font = small;
+  draw.lineWidth = size(3);
+  entries.forEach((entry, index) => {
+    const x = size(8) + (index % columns) * widest, y = source.height + top + size(Math.floor(index / columns) * 18 + 12);
+    draw.strokeStyle = entry.colour;
+    draw.setLineDash(entry.dash.map(size));
+    draw.beginPath();
+    draw.moveTo(x, y - size(4));
+    draw.lineTo(x + size(22), y - size(4));
+    draw.stroke();
+    draw.fillText(entry.label, x + size(28), y);
+  });
+  return { canvas, title };
+}
+
+/* A table as it stands on the page, cell by cell. */
+function tablePicture(table) {
+  const ratio = devicePixelRatio || 1, canvas = element("canvas"), draw = canvas.getContext("2d");
+  const scrolled = table.parentElement.scrollLeft;
+  table.parentElement.scrollLeft = 0; /* the first column stands still while the others are scrolled */
+  const box = table.getBoundingClientRect();
+  canvas.width = Math.ceil(box.width * ratio);
+  canvas.height = Math.ceil(box.height * ratio);
+  draw.scale(ratio, ratio);
+  for (const cell of table.querySelectorAll("th, td")) {
+    const at = cell.getBoundingClientRect(), style = getComputedStyle(cell), lines = cell.innerText.split("\n");
+    const isLeft = style.textAlign === "left", x = (isLeft ? at.left + 8 : at.right - 8) - box.left;
+    draw.fillStyle = style.backgroundColor;
+    draw.fillRect(at.left - box.left, at.top - box.top, at.width - 1, at.height - 1);
+    draw.fillStyle = style.color;
+    draw.font = `${style.fontWeight} ${style.fontSize} system-ui`;
+    draw.textAlign = isLeft ? "left" : "right";
+    lines.forEach((line, number) => draw.fillText(line, x, at.bottom - box.top - 7 - 15 * (lines.length - 1 - number)));
+    if (cell.matches(".trained")) draw.fillRect(x - draw.measureText(lines[0]).width, at.bottom - box.top - 5, draw.measureText(lines[0]).width, 1);
   }
+  table.parentElement.scrollLeft = scrolled;
+  return canvas;
 }
 
 /* The last value of a line up to a frame, or of all. */
 function valueAt(line, frame) {
   const values = line.given ?? line.values;
   for (let index = values.length - 1; index >= 0; index--) {
-    if (values[index] !== null && (frame === null || line.frames[index] <= frame)) return values[index];
+    if ((values[index] ?? null) !== null && (frame === null || line.frames[index] <= frame)) return values[index];
   }
   return null;
 }
@@ -158,7 +247,7 @@ function inkOn(colour) {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 ? "#000000" : "#ffffff";
 }
 
-/* The plan from frame `begin` to `end`, each segment in its task's colour, with a line at "now". */
+/* The plan from frame `begin` to `end`, each segment in its tasks' colours, with a line at "now". */
 function drawRibbon(canvas, segments, tasks, now, begin, end) {
   const ratio = devicePixelRatio || 1;
   const width = canvas.clientWidth * ratio, height = canvas.clientHeight * ratio;
@@ -171,23 +260,32 @@ function drawRibbon(canvas, segments, tasks, now, begin, end) {
   draw.fillRect(0, 0, width, height);
   for (const segment of segments) {
     if (segment.start_frames === null) continue;
-    const left = place(segment.start_frames), right = place(segment.end_frames ?? last);
-    let top = 0;
-    segment.tasks.forEach((task, place) => {
-      const share = segment.weights ? segment.weights[place] : 1 / segment.tasks.length;
-      draw.fillStyle = colourOf(tasks.indexOf(task));
-      draw.globalAlpha = segment.start_frames <= now ? 1 : 0.35;
-      draw.fillRect(left, top, Math.max(right - left - 1, 1), share * height);
-      top += share * height;
-    });
-    draw.globalAlpha = 1;
+    const left = place(segment.start_frames), right = Math.max(place(segment.end_frames ?? last) - 1, left + 1);
+    drawMixture(draw, segment, tasks, left, right, height, segment.start_frames <= now ? 1 : 0.35);
     if (segment.tasks.length === 1 && right - left > 60 * ratio) {
       draw.fillStyle = segment.start_frames <= now ? inkOn(colourOf(tasks.indexOf(segment.tasks[0]))) : cssColour("--ink");
       draw.font = `600 ${11 * ratio}px system-ui`;
       draw.fillText(segment.tasks[0], left + 6 * ratio, height / 2 + 4 * ratio, right - left - 10 * ratio);
     }
   }
+  canvas.segmentAt = (share) => segments.findLast((segment) => segment.start_frames !== null && place(segment.start_frames) <= share * width);
   drawNow(draw, place(now), width, height, ratio);
+}
+
+/* The shares of a segment's tasks, one above the other; a mixture that moves has slanted bounds. */
+function drawMixture(draw, segment, tasks, left, right, height, alpha) {
+  const weights = segment.weights ?? segment.tasks.map(() => 1 / segment.tasks.length), ends = segment.end_weights ?? weights;
+  let top = 0, endTop = 0;
+  draw.globalAlpha = alpha;
+  segment.tasks.forEach((task, index) => {
+    const bottom = top + weights[index] * height, endBottom = endTop + ends[index] * height;
+    draw.fillStyle = colourOf(tasks.indexOf(task));
+    draw.beginPath();
+    [[left, top], [right, endTop], [right, endBottom], [left, bottom]].forEach(([x, y]) => draw.lineTo(x, y));
+    draw.fill();
+    [top, endTop] = [bottom, endBottom];
+  });
+  draw.globalAlpha = 1;
 }
 
 /* A line and the word, on the side where there is room for it. */
@@ -205,8 +303,8 @@ function drawNow(draw, at, width, height, ratio) {
 function matrixTable(run, tasks) {
   const head = element("tr", {}, element("th", { text: "task" }), ...run.switches.map((entry) => {
     const segment = run.segments.find((each) => each.index === entry.segment);
-    const name = segment && segment.tasks.length === 1 ? `after ${segment.tasks[0]}` : `after segment ${entry.segment + 1}`;
-    return element("th", { text: name });
+    const name = segment && segment.tasks.length === 1 ? segment.tasks[0] : `segment ${entry.segment + 1}`;
+    return element("th", {}, "after", element("br"), name);
   }));
   const rows = tasks.map((task) => {
     const values = run.switches.map((entry) => entry.returns[task] ?? null);
