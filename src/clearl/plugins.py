@@ -43,21 +43,27 @@ def named_modules(settings: Mapping[str, Any]) -> tuple[str, ...]:
     ids = [*_listed(str(settings.get("suite") or "").partition(":")[2]), *_listed(settings.get("tasks"))]
     ids += _listed(settings.get("probe_task"))
     in_ids = (name.partition("?")[0].rpartition(":")[0] for name in ids)
-    made = (module for module in map(_maker_module, _listed(settings.get("environments"))) if module)
+    made = (module for listed in _listed(settings.get("environments")) for module in _maker_modules(listed))
     around = (name.partition("?")[0].rpartition(":")[0] for name in _listed(settings.get("wrappers")))
     named = [*_listed(settings.get("imports")), *in_ids, *made, *around]
     return tuple(dict.fromkeys(filter(None, named)))
 
 
-def _maker_module(environment: str) -> str:
-    """Return the module in `name=module:function`, or in the entry point of a spec."""
+def _maker_modules(environment: str) -> list[str]:
+    """Return the module in `name=module:function`, or those that a spec imports: its entry points and wrappers."""
     entry = environment.partition("=")[2]
+    points = [entry]
+    if entry == "here:":
+        return []
     if entry.startswith("spec:"):
         try:
-            entry = str(json.loads(entry.removeprefix("spec:")).get("entry_point") or "")
-        except (ValueError, AttributeError, RecursionError):
-            return ""
-    return "" if entry == "here:" else entry.partition(":")[0]
+            spec = json.loads(entry.removeprefix("spec:"))
+            wrappers = [wrapper["entry_point"] for wrapper in spec.get("additional_wrappers") or ()]
+            points = [spec.get("entry_point"), spec.get("vector_entry_point"), *wrappers]
+        except (ValueError, AttributeError, KeyError, TypeError, RecursionError):  # refused where it is read
+            return []
+    modules = [str(point or "").partition(":")[0] for point in points]
+    return [module for module in modules if not f"{module}.".startswith("gymnasium.wrappers.")]
 
 
 def import_asked(settings: Mapping[str, Any], *, source: str, imports: Iterable[str] = (), trust: bool = False) -> None:

@@ -126,6 +126,16 @@ def test_a_spec_keeps_its_keywords_time_limit_and_wrappers(entry_point: Any) -> 
         assert make_env("pole?length=5").unwrapped.length == 5 and "constructor: length" in str(list_parameters("pole"))
 
 
+def test_all_modules_that_a_spec_imports_are_asked_for() -> None:
+    """Those of a run directory may come from a stranger."""
+    own = WrapperSpec("Own", "own_wrappers:Own", {})
+    around = WrapperSpec("TimeAware", "gymnasium.wrappers.transform_observation:TimeAware", {})
+    spec = _spec("one:Pole", vector_entry_point="two:Poles", additional_wrappers=(own, around))
+    environments, _ = name_makers({"pole": spec})
+    assert named_modules({"environments": environments}) == ("one", "two", "own_wrappers")
+    assert named_modules({"environments": ['a=spec:{"additional_wrappers": [3]}', "b=here:"]}) == ()
+
+
 def test_a_spec_can_be_filmed() -> None:
     environments, _ = name_makers({"filmed": _spec(Pole, kwargs={"length": 9})})
     suite = make_suite("gym", ("filmed",), RunConfig(environments=environments))
