@@ -14,7 +14,7 @@ from safetensors.torch import save
 from clearl.acting.agent import Agent, Origin, agent_tasks, tasks_from_json, tasks_to_json
 from clearl.config import RunConfig, from_yaml, parse_yaml, to_yaml
 from clearl.errors import CorruptFileError, RunDirectoryError, UnknownNameError
-from clearl.experiment import load_agent as load_from_run
+from clearl.experiment import agent_of_run
 from clearl.growth import Growth
 from clearl.methods import make_method
 from clearl.nets.growth import NetworkGrowth
@@ -70,7 +70,7 @@ class Trained:
             if task not in suite.tasks:
                 raise UnknownNameError("task of this run", task, suite.tasks)
         evaluated = tuple(task for task in _evaluated_tasks(run_dir) if task in suite.tasks)
-        return cls(config, suite, load_from_run(path), tuple(tasks) or evaluated or suite.tasks)
+        return cls(config, suite, agent_of_run(path), tuple(tasks) or evaluated or suite.tasks)
 
 
 def at_segment_end(trained: Trained, path: Path, segment: int) -> Trained:
@@ -172,10 +172,14 @@ def load_agent(path: str | Path, *, task: str | None = None, imports: Iterable[s
         path = download(str(path), _HUB_CAPS_NBYTES)
     path = Path(path)
     if (path / EXPORT_FILE).is_file():
-        return _load_exported(path, trust)
-    if task is not None:
-        (path,) = parts_of(path, [task])
-    return load_from_run(path, trust=trust)
+        agent = _load_exported(path, trust)
+    else:
+        if task is not None:
+            (path,) = parts_of(path, [task])
+        agent = agent_of_run(path, trust=trust)
+    if task is not None and agent.tasks:  # agents of old runs know no tasks
+        UnknownNameError.check("task of this agent", [task], agent.tasks)
+    return agent
 
 
 def _load_exported(path: Path, trust: bool) -> Agent:

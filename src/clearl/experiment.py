@@ -17,7 +17,7 @@ from typing import Any
 
 from clearl import __version__
 from clearl.acting.agent import Agent, Origin, agent_tasks, tasks_from_json, tasks_to_json
-from clearl.config import MAY_CHANGE, RunConfig, diff, from_yaml, parse_yaml, to_yaml
+from clearl.config import RunConfig, diff, from_yaml, may_change, parse_yaml, to_yaml, used_settings
 from clearl.continuation import go_on
 from clearl.errors import (
     DivergedError,
@@ -88,7 +88,7 @@ class RunResult:
     @property
     def agent(self) -> Agent:
         """The trained agent, from the newest checkpoint."""
-        return load_agent(self.path)
+        return agent_of_run(self.path)
 
     def extend(
         self, *, console: bool = False, arm: str | None = None, listeners: Sequence[Callable[[Row], None]] = (),
@@ -115,7 +115,7 @@ def run(
     """
     out = Path(out).absolute()  # an environment may change the working directory
     refuse_foreign(out)
-    import_plugins(named_modules(vars(config)))
+    import_plugins(config.modules)
     _check_machine(config)
     suite = run_suite(config)
     config = replace(config, tasks=suite.tasks)
@@ -155,7 +155,7 @@ def _check_machine(config: RunConfig) -> None:
     check_mirrors(config.mirror_names)
 
 
-def load_agent(path: Path, *, trust: bool = False) -> Agent:
+def agent_of_run(path: Path, *, trust: bool = False) -> Agent:
     """Load the agent that the run in `path` trained, from its newest good checkpoint."""
     run_dir = RunDir.open(Path(path))
     if parts := run_dir.meta.get("parts"):
@@ -286,7 +286,7 @@ def _reopened(config: RunConfig, out: Path, arm: str | None) -> RunDir:
     run_dir = RunDir.open(out)
     before = from_yaml(run_dir.config_text, str(out / CONFIG_FILE))
     changes = diff(before, config)
-    if refused := {key: values for key, values in changes.items() if key not in MAY_CHANGE}:
+    if refused := {key: values for key, values in changes.items() if key not in may_change()}:
         listed = "; ".join(f"{key}: {old!r} there, {new!r} now" for key, (old, new) in refused.items())
         raise RunDirectoryError(
             f"{out} holds a run with other settings ({listed}); give another --out, the same settings, "
@@ -321,7 +321,7 @@ def _meta(factory: RunFactory, plan: Plan, arm: str | None) -> dict[str, Any]:
         **_common_meta(config, arm),
         "plan": asdict(plan),
         "frames_scale": plan.frames_scale,
-        "probe_position": config.probe_position if config.protocol == "probe" else None,
+        "probe_position": config.probe_position if "probe_position" in used_settings(config) else None,
         "spec": spec_to_json(factory.suite.spec),
         "tasks": tasks_to_json(agent_tasks(factory.suite)),
         "replay": factory.plan_replay(plan),

@@ -297,7 +297,7 @@ def run_suite(config: RunConfig) -> Suite:
 
 def planned(config: RunConfig) -> list[Plan]:
     """Return the plans of a run, one for each network, without starting anything."""
-    import_plugins(named_modules(vars(config)))
+    import_plugins(config.modules)
     RUNTIMES.check(config.runtime)
     return method_plans(config, run_suite(config).tasks)
 

@@ -92,6 +92,14 @@ def test_an_agent_of_a_separate_run_is_picked_by_its_task(separate: Path) -> Non
         clearl.load_agent(separate)
 
 
+def test_a_task_that_the_agent_of_all_tasks_does_not_know_is_refused(trained: Path, here: Path) -> None:
+    assert clearl.load_agent(trained, task="freeway").tasks.keys() == {"breakout", "freeway"}
+    assert main(["export", str(trained), "--out", "agent"]) == 0
+    for path in (trained, here / "agent"):
+        with pytest.raises(UnknownNameError, match="unknown task of this agent 'freewy'; did you mean 'freeway'"):
+            clearl.load_agent(path, task="freewy")
+
+
 def test_a_video_without_a_task_is_named_after_the_first(trained: Path) -> None:
     assert main(["video", str(trained), "--max-steps", "3"]) == 0
     assert (trained / "videos" / "breakout.gif").is_file()

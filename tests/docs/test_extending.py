@@ -16,13 +16,25 @@ from clearl.records.run_dir import RunDir
 ROOT = Path(__file__).parents[2]
 
 
+MIRRORED = """
+from pathlib import Path
+from clearl.records.mirrors import open_mirrors
+
+(mirror,) = open_mirrors(Path(), ["returns"])
+mirror.write({"kind": "train", "frames": 600})
+mirror.write({"kind": "eval", "frames": 600, "task": "coins", "return": 0.5})
+mirror.close()
+"""
+
+
 def test_every_block_of_the_page_runs(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "extending.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.S)
-    assert len(blocks) == 5
-    (tmp_path / "page.py").write_text("\n".join(blocks) + "\nprint('all checks passed')\n")
+    assert len(blocks) == 6
+    (tmp_path / "page.py").write_text("\n".join([*blocks, MIRRORED]) + "\nprint('all checks passed')\n")
     done = subprocess.run([sys.executable, "-W", "error", "page.py"], cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.endswith("all checks passed\n"), done.stderr
+    assert (tmp_path / "returns.txt").read_text() == "600 coins 0.5\n"
 
 
 def test_the_example_is_short_and_outside_the_package() -> None:

@@ -19,7 +19,7 @@ from clearl.artifacts import export_agent
 from clearl.artifacts import load_agent as load_exported
 from clearl.config import resolve
 from clearl.errors import ClearlError
-from clearl.experiment import load_agent, run
+from clearl.experiment import agent_of_run, run
 from clearl.records.table import MetricsTable
 from clearl.report.load import load_runs
 from clearl.storage.checkpoints import CheckpointStore
@@ -80,7 +80,7 @@ def use_everything(out: Path) -> list[str]:
     uses: list[Callable[[], object]] = [
         lambda: MetricsTable.read(out),
         lambda: load_runs([out]),
-        lambda: load_agent(out),
+        lambda: agent_of_run(out),
         lambda: run(CONFIG, out, console=False),
     ]
     for use in uses:
@@ -170,7 +170,7 @@ def test_hostile_meta_data_is_refused(out: Path, change: dict[str, Any]) -> None
 def test_a_hostile_spec_is_refused(out: Path, spec: Any) -> None:
     change_meta(out, {"spec": spec})
     with pytest.raises(ClearlError):
-        load_agent(out)
+        agent_of_run(out)
 
 
 HOSTILE_STATES: dict[str, Callable[[dict[str, Any]], object]] = {
@@ -212,7 +212,7 @@ def test_a_checkpoint_of_another_network_is_refused(out: Path, tmp_path: Path) -
     shutil.rmtree(out / "checkpoints")
     shutil.copytree(tmp_path / "other" / "checkpoints", out / "checkpoints")
     with pytest.raises(ClearlError):
-        load_agent(out)
+        agent_of_run(out)
 
 
 @pytest.mark.parametrize("name", ["agent.json", "agent.safetensors"])

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+import clearl.interfaces
 from clearl.errors import ConfigError, UnknownNameError
+from clearl.methods import CORRECTIONS, METHODS
 from clearl.nets.torsos import TORSOS
 from clearl.protocols import PROTOCOLS
+from clearl.records.mirrors import MIRRORS
 from clearl.registry import Registry
+from clearl.runtimes import RUNTIMES
 from clearl.suites import SUITES
+
+DOCS, SOURCE = Path(__file__).parents[2] / "docs", Path(clearl.interfaces.__file__).parent
 
 
 class Painted:
@@ -67,7 +74,14 @@ def test_an_entry_that_its_module_does_not_have_is_named() -> None:
         Registry("shape", {"square": "pathlib:Square"}).get("square")
 
 
-@pytest.mark.parametrize("group", ["clearl.methods", "clearl.suites", "clearl.protocols", "clearl.torsos"])
+REGISTRIES = {
+    "clearl.methods": METHODS, "clearl.corrections": CORRECTIONS, "clearl.suites": SUITES,
+    "clearl.protocols": PROTOCOLS, "clearl.torsos": TORSOS, "clearl.mirrors": MIRRORS, "clearl.runtimes": RUNTIMES,
+}  # fmt: skip
+"""Every registry that plug-ins may join, by its entry-point group."""
+
+
+@pytest.mark.parametrize("group", REGISTRIES)
 def test_installed_packages_add_plug_ins_by_entry_points(
     group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,7 +90,8 @@ def test_installed_packages_add_plug_ins_by_entry_points(
     (home / "METADATA").write_text("Metadata-Version: 2.1\nName: their-package\nVersion: 1.0\n")
     (home / "entry_points.txt").write_text(f"[{group}]\ntheirs = fractions:Fraction\npath = fractions:Fraction\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    registry = a_registry(group)
+    shipped = REGISTRIES[group]
+    registry = Registry(shipped.kind, {"path": "pathlib:Path"}, group=shipped.group)
     assert "theirs" in registry and list(registry).count("path") == 1
     assert registry.get("theirs").__name__ == "Fraction"
     assert registry.get("path") is Path, "an installed package does not replace what is there"
@@ -93,8 +108,15 @@ def test_of_two_packages_with_one_name_the_first_on_the_path_counts(
     assert a_registry("clearl.methods").get("theirs").__name__ == "Decimal"
 
 
-def test_the_registries_are_open() -> None:
-    from clearl.methods import METHODS
+@pytest.mark.parametrize("group", REGISTRIES)
+def test_the_pages_on_plug_ins_name_every_registry_and_its_group(group: str) -> None:
+    name = {id(value): name for name, value in vars(clearl.interfaces).items()}.get(id(REGISTRIES[group]))
+    assert name is not None or group == "clearl.runtimes", "a runtime of one's own rests on more than the interfaces"
+    for text in (clearl.interfaces.__doc__ or "", (DOCS / "extending.md").read_text()):
+        assert f"`{group}`" in text
+        assert name is None or f"{name}.register" in text
 
-    groups = [registry.group for registry in (METHODS, SUITES, PROTOCOLS, TORSOS)]
-    assert groups == ["clearl.methods", "clearl.suites", "clearl.protocols", "clearl.torsos"]
+
+def test_no_registry_of_plug_ins_is_left_out() -> None:
+    source = "\n".join(path.read_text() for path in SOURCE.rglob("*.py"))
+    assert len(re.findall(r"^\w+: Registry\b.* = Registry\($", source, re.M)) == len(REGISTRIES) == 7

@@ -80,6 +80,12 @@ def _torsos() -> Iterable[str]:
     return TORSOS
 
 
+def _mirrors() -> Iterable[str]:
+    from clearl.records.mirrors import MIRRORS
+
+    return MIRRORS
+
+
 def _experiments() -> Iterable[str]:
     from clearl.reproduce.catalog import EXPERIMENTS
 
@@ -95,5 +101,6 @@ LISTS: dict[str, Callable[[], Iterable[str]]] = {
     "presets": _presets,
     "runtimes": _runtimes,
     "torsos": _torsos,
+    "mirrors": _mirrors,
     "experiments": _experiments,
 }

@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
         in_file = load_yaml(Path(args.config))
         import_asked(in_file, source=args.config, imports=named_modules(flags), trust=args.trust)
     config = resolve(file=args.config, flags=flags)
-    import_plugins(named_modules(vars(config)))
+    import_plugins(config.modules)
     if args.dry_run:
         return _show_plan(config, Path(args.out))
     return train(config, args.out, console=not args.quiet, arm=args.arm, overwrite=args.overwrite)

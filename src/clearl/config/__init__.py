@@ -26,12 +26,12 @@ from clearl.config.layers import (
     to_yaml,
     with_alternatives_unset,
 )
-from clearl.config.owners import owned_settings
-from clearl.config.run import FOREVER, MAY_CHANGE, RunConfig, names_tagged, settings
+from clearl.config.owners import owned_settings, used_settings
+from clearl.config.run import FOREVER, RunConfig, may_change, names_tagged, settings
 
 __all__ = [
-    "FOREVER", "MAY_CHANGE", "PRESETS_DIR", "Between", "Count", "Lambda", "Positive", "RunConfig", "Setting", "Share",
-    "Tag", "Weight", "diff", "from_yaml", "load_preset", "load_settings", "load_yaml", "names_tagged", "owned_settings",
-    "parse_settings", "parse_yaml", "preset_names", "resolve", "settings", "settings_of", "shown",
-    "to_yaml", "with_alternatives_unset",
+    "FOREVER", "PRESETS_DIR", "Between", "Count", "Lambda", "Positive", "RunConfig", "Setting", "Share", "Tag",
+    "Weight", "diff", "from_yaml", "load_preset", "load_settings", "load_yaml", "may_change", "names_tagged",
+    "owned_settings", "parse_settings", "parse_yaml", "preset_names", "resolve", "settings", "settings_of", "shown",
+    "to_yaml", "used_settings", "with_alternatives_unset",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Settings that methods, suites and runtimes declare, collected from their registries when they are needed.
+"""Settings that plug-ins declare, collected from their registries when they are needed.
 
 The registries are named by strings because they lie above this layer. What is collected imports neither torch nor the
 packages of games: shipped plug-ins declare their settings in modules of their own.
@@ -7,7 +7,7 @@ packages of games: shipped plug-ins declare their settings in modules of their o
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -19,9 +19,14 @@ from clearl.registry import Registry, load_entry
 if TYPE_CHECKING:
     from clearl.config.run import RunConfig
 
-_REGISTRIES = (
-    "clearl.methods:METHODS", "clearl.methods:CORRECTIONS", "clearl.suites:SUITES", "clearl.runtimes:RUNTIMES",
-)  # fmt: skip
+_USED: Mapping[str, Callable[[RunConfig], Sequence[str]]] = {
+    "clearl.protocols:PROTOCOLS": lambda config: [config.protocol],
+    "clearl.methods:METHODS": lambda config: config.method.split("+"),
+    "clearl.methods:CORRECTIONS": lambda config: [config.correction],
+    "clearl.suites:SUITES": lambda config: [config.suite.partition(":")[0]],
+    "clearl.runtimes:RUNTIMES": lambda config: [config.runtime],
+}
+"""The registries whose plug-ins declare settings, and the plug-ins that a run uses of each."""
 
 
 def owned_settings() -> Mapping[str, Setting]:
@@ -47,13 +52,27 @@ def recorded_settings(config: RunConfig) -> list[str]:
 
     The file can be read without plug-ins that the run did not use.
     """
-    used = {*config.method.split("+"), config.suite.partition(":")[0], config.correction, config.runtime}
     kinds = [
         registry.settings(name)
-        for registry in _registries()
+        for registry, used in _used(config)
         for name in registry
         if name in used or registry.ships(name)
     ]
+    return _names(kinds)
+
+
+def used_settings(config: RunConfig) -> frozenset[str]:
+    """Return the settings that the plug-ins of a run declare: what reads another one has no meaning in this run."""
+    return frozenset(_names(registry.settings(name) for registry, used in _used(config) for name in used))
+
+
+def _used(config: RunConfig) -> Iterator[tuple[Registry[Any], Sequence[str]]]:
+    """Yield each registry with the names of its plug-ins that a run uses and that are there."""
+    for registry, names in zip(_registries(), _USED.values(), strict=True):
+        yield registry, [name for name in names(config) if name in registry]
+
+
+def _names(kinds: Iterable[type | None]) -> list[str]:
     return list(dict.fromkeys(name for kind in kinds if kind is not None for name in settings_of(kind)))
 
 
@@ -76,4 +95,4 @@ def _state() -> tuple[Any, ...]:
 
 @lru_cache(maxsize=1)
 def _registries() -> tuple[Registry[Any], ...]:
-    return tuple(load_entry(entry) for entry in _REGISTRIES)
+    return tuple(load_entry(entry) for entry in _USED)

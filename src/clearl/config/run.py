@@ -31,7 +31,7 @@ class RunConfig:
     """One training run. The names are the flags of `clearl run` and the keys of a config file.
 
     A string beside a type is the help text of the flag; a `Between` is checked when the config is made. Settings that
-    a method or a suite declares are attributes like the fields below: `config.ewc_lambda`.
+    a plug-in declares, such as a method or a protocol, are attributes like the fields below: `config.ewc_lambda`.
     """
 
     # The method, the tasks and their order.
@@ -42,17 +42,6 @@ class RunConfig:
     cycles: Annotated[int, Between(1, 10_000), Word("forever", FOREVER), "repetitions of the sequence of tasks"] = 1
     frames_per_visit: Annotated[Count | None, "environment frames of one visit to a task"] = 500_000
     episodes_per_visit: Annotated[Count | None, "end a visit by episodes instead of frames"] = None
-    overlap_share: Annotated[Share, "protocol overlap: the share of a visit in which the next task fades in"] = 0.5
-    drift_values: Annotated[int, Between(2, 100), "protocol drift: values that a range a..b stands for"] = 5
-    drift_shape: Annotated[
-        Literal["linear", "periodic", "random-walk", "steps"], "protocol drift: the way through the tasks"
-    ] = "linear"
-    drift_applied: Annotated[
-        Literal["reset", "at-once"], "protocol drift: a slot's environment changes with a new episode, or in one"
-    ] = "reset"
-    schedule: Annotated[str | None, "protocol schedule: a YAML file with the segments"] = None
-    probe_task: Annotated[str | None, "protocol probe: the task that is visited once"] = None
-    probe_position: Annotated[int, Between(0, 10**6), Tag.MACHINE, "protocol probe: the number of visits before it"] = 0
     environments: Annotated[tuple[str, ...], "suite gym: tasks that functions of yours make, name=module:function"] = ()
     seed: Annotated[int, Between(0, 2**63 - 1), Tag.MACHINE, "every random number of the run follows from it"] = 0
     preset: Annotated[
@@ -200,7 +189,7 @@ class RunConfig:
 
     frame_stack: Annotated[int | None, Between(1, 16), "frames in one observation"] = None
     owned: tuple[tuple[str, Any], ...] = ()
-    """Settings of methods and suites that are not at their default."""
+    """Settings of plug-ins that are not at their default."""
 
     def __init__(self, **values: Any) -> None:
         values = {**dict(values.pop("owned", ())), **values}
@@ -215,7 +204,7 @@ class RunConfig:
             raise ConfigError(conflict)
 
     def __getattr__(self, name: str) -> Any:
-        """Return a setting that a method or a suite declares; called only for names that are no field."""
+        """Return a setting that a plug-in declares; called only for names that are no field."""
         owned = dict(self.__dict__.get("owned", ()))
         if name not in owned and (name.startswith("_") or name not in owned_settings()):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -225,6 +214,11 @@ class RunConfig:
     def mirror_names(self) -> tuple[str, ...]:
         """Mirrors that rows are sent to beside the metrics file."""
         return (*(name for name in ("tensorboard", "wandb", "trackio") if getattr(self, name)), *self.mirrors)
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Modules that the run imports first: those of `imports`, and those that its ids name."""
+        return named_modules({**vars(self), **dict(self.owned)})
 
     def buffer_size_frames(self, total_frames: int | None) -> int:
         """Return the frames that the replay buffer holds, of `total_frames` of training (None: unknown, by episodes).
@@ -249,7 +243,7 @@ def core_settings() -> dict[str, Setting]:
 def settings() -> dict[str, Setting]:
     """Return every setting of a run.
 
-    The fields of `RunConfig`, and those that registered methods and suites declare.
+    The fields of `RunConfig`, and those that registered plug-ins declare.
     """
     owned, core = dict(owned_settings()), core_settings()
     for name in owned.keys() & core.keys():
@@ -262,8 +256,9 @@ def names_tagged(*tags: Tag) -> frozenset[str]:
     return frozenset(name for name, setting in settings().items() if setting.tags & {*tags})
 
 
-MAY_CHANGE = frozenset(name for name, it in core_settings().items() if it.tags & {Tag.PLACEMENT, Tag.CHANGEABLE})
-"""Settings that do not touch learning: a resumed run may come with others."""
+def may_change() -> frozenset[str]:
+    """Return the settings that do not touch learning: a resumed run may come with others."""
+    return names_tagged(Tag.PLACEMENT, Tag.CHANGEABLE)
 
 
 def _conflicts(c: RunConfig) -> Iterator[str]:
@@ -286,18 +281,8 @@ def _conflicts(c: RunConfig) -> Iterator[str]:
         yield "replay_fraction is for pairs either; with pairs both give replay_ratio"
     if len(set(c.tasks)) < len(c.tasks):
         yield f"tasks must differ from each other, got {','.join(c.tasks)}"
-    if c.protocol == "probe" and c.probe_task is None:
-        yield "protocol probe needs probe_task"
     if c.cycles == FOREVER and c.anneal:
         yield "anneal needs an end; with cycles forever set anneal to false"
-    if (c.protocol == "schedule") != (c.schedule is not None):
-        yield "protocol schedule and the setting schedule (a YAML file) need each other"
-    if c.episodes_per_visit is not None and c.protocol in ("overlap", "drift", "random"):
-        yield f"protocol {c.protocol} needs a length in frames: give frames_per_visit instead of episodes_per_visit"
-    if c.protocol != "drift" and c.drift_applied != "reset":
-        yield f"drift_applied {c.drift_applied} is for protocol drift, but protocol is {c.protocol!r}"
-    if c.protocol != "probe" and c.probe_task is not None:
-        yield f"probe_task is for protocol probe, but protocol is {c.protocol!r}"
     if c.address is not None and c.runtime != "ray":
         yield f"address is for runtime ray, but runtime is {c.runtime!r}"
     if c.anneal and c.episodes_per_visit is not None:

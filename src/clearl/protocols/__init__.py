@@ -21,6 +21,12 @@ PROTOCOLS: Registry[Callable[[Sequence[str], RunConfig], list[Plan]]] = Registry
         "drift": "clearl.protocols.drift:drift",
         "schedule": "clearl.protocols.schedule:schedule",
     },
+    settings={
+        "probe": "clearl.protocols.settings:ProbeSettings",
+        "overlap": "clearl.protocols.settings:OverlapSettings",
+        "drift": "clearl.protocols.settings:DriftSettings",
+        "schedule": "clearl.protocols.settings:ScheduleSettings",
+    },
     group="clearl.protocols",
 )
 

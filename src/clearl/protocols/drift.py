@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from clearl.config import RunConfig
 from clearl.errors import ConfigError
-from clearl.protocols.visits import is_forever, planned_cycles, visits_length
+from clearl.protocols.visits import is_forever, planned_cycles, visits_frames
 from clearl.seeding import generator
 from clearl.tasks.plan import Plan, Segment, single
 
@@ -23,9 +23,9 @@ def drift(tasks: Sequence[str], config: RunConfig) -> list[Plan]:
         raise ConfigError("protocol drift needs two tasks or more, or a range such as gym:CartPole-v1?length=0.5..2.0")
     order = _way(list(tasks), config)
     if config.drift_shape == "steps":
-        segments = [single(task, **visits_length(config)) for task in order]
+        segments = [single(task, frames=visits_frames(config)) for task in order]
     else:
-        total = visits_length(config, len(tasks) * planned_cycles(config)).get("frames", 0)
+        total = visits_frames(config, len(tasks) * planned_cycles(config))
         ends = [round(total * (i + 1) / (len(order) - 1)) for i in range(len(order) - 1)]
         lengths = [end - start for start, end in pairwise([0, *ends])]
         segments = [

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from clearl.config import RunConfig
 from clearl.errors import ConfigError
-from clearl.protocols.visits import is_forever, planned_cycles, visits_length
+from clearl.protocols.visits import is_forever, planned_cycles, visits_frames
 from clearl.tasks.plan import Plan, Segment, single
 
 
@@ -15,7 +15,7 @@ def overlap(tasks: Sequence[str], config: RunConfig) -> list[Plan]:
     """Plan as `sequential` does, but shift linearly to the next task in the last `overlap_share` of each visit."""
     if len(tasks) < 2:
         raise ConfigError("protocol overlap needs two tasks or more; add one to --tasks")
-    frames = visits_length(config).get("frames", 0)
+    frames = visits_frames(config)
     fading = round(frames * config.overlap_share)
     order = [*tasks] * planned_cycles(config)
     segments: list[Segment] = []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from clearl.config import RunConfig
-from clearl.protocols.visits import is_forever, visits_length
+from clearl.protocols.visits import is_forever, visits_frames
 from clearl.seeding import generator
 from clearl.tasks.plan import Plan, single
 
@@ -23,7 +23,7 @@ def random(tasks: Sequence[str], config: RunConfig) -> list[Plan]:
     rng = generator(config.seed, "random protocol")
     cycles = FOREVER_CYCLES if is_forever(config) else config.cycles
     order = _order(list(tasks), cycles, rng)
-    total = visits_length(config, len(order)).get("frames", 0)
+    total = visits_frames(config, len(order))
     ends = np.cumsum(rng.uniform(0.5, 1.5, len(order)))
     bounds = np.round(ends / ends[-1] * total).astype(int)
     lengths = np.maximum(1, np.diff(bounds, prepend=0))

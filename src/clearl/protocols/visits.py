@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from clearl.config import FOREVER, RunConfig
+from clearl.errors import ConfigError
 from clearl.tasks.plan import Segment, single
 
 
@@ -22,6 +23,15 @@ def visits_length(config: RunConfig, count: int = 1) -> Length:
         return {"episodes": config.episodes_per_visit * count}
     assert config.frames_per_visit is not None, "RunConfig has either frames or episodes"
     return {"frames": config.frames_per_visit * count}
+
+
+def visits_frames(config: RunConfig, count: int = 1) -> int:
+    """Return the frames of `count` visits, for protocols that divide them; visits by episodes are refused."""
+    if config.frames_per_visit is None:
+        raise ConfigError(
+            f"protocol {config.protocol} needs a length in frames: give frames_per_visit instead of episodes_per_visit"
+        )
+    return config.frames_per_visit * count
 
 
 def cyclic_visits(tasks: Sequence[str], config: RunConfig) -> tuple[Segment, ...]:

@@ -168,6 +168,7 @@ MIRRORS: Registry[Callable[[Path], Mirror]] = Registry(
         "wandb": "clearl.records.mirrors:WandbMirror",
         "trackio": "clearl.records.trackio:TrackioMirror",
     },
+    group="clearl.mirrors",
 )
 
 

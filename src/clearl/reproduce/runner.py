@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from clearl.config import MAY_CHANGE, RunConfig, diff, from_yaml, to_yaml
+from clearl.config import RunConfig, diff, from_yaml, may_change, to_yaml
 from clearl.errors import RunDirectoryError, WorkerError
 from clearl.records.reader import last_frames
 from clearl.records.run_dir import CONFIG_FILE, RunDir, holds_run, read_meta
@@ -180,7 +180,7 @@ def _refuse_other_settings(run: PlannedRun, path: Path) -> None:
         return
     made = from_yaml(RunDir.open(path).config_text, str(path / CONFIG_FILE))
     planned = run.config if run.config.tasks else replace(run.config, tasks=made.tasks)
-    if changed := {key: values for key, values in diff(made, planned).items() if key not in MAY_CHANGE}:
+    if changed := {key: values for key, values in diff(made, planned).items() if key not in may_change()}:
         listed = "; ".join(f"{key}: {old!r} there, {new!r} planned" for key, (old, new) in changed.items())
         raise RunDirectoryError(
             f"{path} holds a finished run with other settings ({listed}); move it away, or give another --out"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
-from clearl.config import RunConfig, Setting, settings_of
+from clearl.config import RunConfig, Setting, settings_of, used_settings
 from clearl.errors import ConfigError, UnknownNameError
 from clearl.registry import Registry
 from clearl.tasks.makers import use_makers
@@ -87,7 +87,7 @@ def make_suite(name: str, tasks: Sequence[str], config: RunConfig) -> Suite:
 def _expanded(tasks: Sequence[str], config: RunConfig) -> tuple[str, ...]:
     from clearl.tasks.parameters import expand_ranges
 
-    return expand_ranges(tasks, config.drift_values if config.protocol == "drift" else None)
+    return expand_ranges(tasks, config.drift_values if "drift_values" in used_settings(config) else None)
 
 
 def _check_settings(kind: str, config: RunConfig) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from clearl.config import RunConfig
+from clearl.config import RunConfig, used_settings
 from clearl.errors import ConfigError, MissingExtraError
 from clearl.suites.environments import EnvironmentSuite
 from clearl.suites.settings import GymnasiumSettings
@@ -31,7 +31,7 @@ class GymnasiumSuite(EnvironmentSuite):
         if importlib.util.find_spec("gymnasium") is None:
             raise MissingExtraError("suite gym", "gymnasium", "install it with: pip install gymnasium")
         _check_distinct(tasks)
-        for task in tasks if config.protocol == "drift" else ():
+        for task in tasks if "drift_values" in used_settings(config) else ():
             if "?" in task:
                 check_parameters(task)
         self._wrappers: tuple[str, ...] = config.wrappers

@@ -15,12 +15,12 @@ import pytest
 from clearl.cli.arguments import parse_run
 from clearl.cli.run import RunArgs
 from clearl.config import (
-    MAY_CHANGE,
     RunConfig,
     Tag,
     Weight,
     diff,
     from_yaml,
+    may_change,
     names_tagged,
     owned_settings,
     parse_yaml,
@@ -30,7 +30,7 @@ from clearl.config import (
     to_yaml,
 )
 from clearl.errors import ConfigError, UnknownNameError
-from clearl.methods import METHODS
+from clearl.methods import CORRECTIONS, METHODS
 from clearl.methods.method import Wrapper
 from clearl.suites import SUITES
 
@@ -56,7 +56,7 @@ def pulled() -> Iterator[None]:
     del METHODS._entries["pulled"]
 
 
-@pytest.mark.parametrize("registry", [METHODS, SUITES], ids=["methods", "suites"])
+@pytest.mark.parametrize("registry", [METHODS, CORRECTIONS, SUITES], ids=["methods", "corrections", "suites"])
 def test_a_shipped_plug_in_declares_its_settings_where_its_registry_says(registry: Any) -> None:
     for name in registry:
         assert registry.settings(name) is registry.get(name).settings, name
@@ -129,7 +129,7 @@ def test_what_an_owner_finds_at_odds_is_refused(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_tags_say_what_makes_no_new_run_and_no_new_arm() -> None:
-    assert {"workers", "address", "learner_threads", "worker_timeout_s"} <= MAY_CHANGE
+    assert {"workers", "address", "learner_threads", "worker_timeout_s"} <= may_change()
     machine = names_tagged(Tag.MACHINE, Tag.PLACEMENT)
     assert {"seed", "runtime", "level_cache", "workers"} <= machine
     assert not machine & {"method", "slots", "ewc_lambda", "learning_rate", "action_repeat"}

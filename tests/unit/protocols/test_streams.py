@@ -75,7 +75,7 @@ def test_steps_are_visits() -> None:
 
 def test_protocols_by_frames_refuse_episodes() -> None:
     with pytest.raises(ConfigError, match="needs a length in frames"):
-        RunConfig(protocol="overlap", frames_per_visit=None, episodes_per_visit=3)
+        make_plans(RunConfig(protocol="overlap", frames_per_visit=None, episodes_per_visit=3), TASKS)
 
 
 GOOD = """

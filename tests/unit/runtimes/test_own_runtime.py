@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,19 +15,22 @@ import clearl
 from clearl.cli.main import main
 from clearl.config import RunConfig, from_yaml, to_yaml
 from clearl.errors import UnknownNameError
+from clearl.experiment import run
+from clearl.plugins import import_plugins
+from clearl.records.schema import Row
 from clearl.runtimes import RUNTIMES
 
 MODULE = '''
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
-from clearl.config import Count
+from clearl.config import Count, Tag
 from clearl.runtimes import RUNTIMES
 
 @dataclass(frozen=True)
 class TimidSettings:
     """Timid"""
-    timid_attempts: Annotated[Count, "attempts that are noted down"] = 3
+    timid_attempts: Annotated[Count, Tag.PLACEMENT, "attempts that are noted down"] = 3
 
 def run_timid(spec):
     from clearl.runtimes.inline import run_inline
@@ -47,6 +53,7 @@ def timid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(tmp_path))
     yield
     RUNTIMES._entries.pop("timid", None)
+    sys.modules.pop("timid_runtime", None)
 
 
 @pytest.mark.usefixtures("timid")
@@ -60,6 +67,24 @@ def test_it_trains_with_its_settings_and_resumes_as_the_runtime_that_it_wraps(tm
     assert "timid_attempts: 7" in (tmp_path / "own" / "config.yaml").read_text()
     assert "timid" not in (tmp_path / "plain" / "config.yaml").read_text()
     assert main(["resume", "own", "--imports", "timid_runtime", "--quiet"]) == 0
+
+
+@pytest.mark.usefixtures("timid")
+def test_its_settings_of_placement_may_change_when_a_run_is_resumed(tmp_path: Path) -> None:
+    own = ["--imports", "timid_runtime", "--runtime", "timid", "--timid-attempts"]
+    import_plugins(["timid_runtime"])
+
+    def stop(row: Row) -> None:
+        if row["kind"] == "train" and row["updates"] == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    flags = {flag[2:].replace("-", "_"): value for flag, value in zip(FLAGS[:-1:2], FLAGS[1::2], strict=True)}
+    config = RunConfig(**flags, imports=("timid_runtime",), runtime="timid", timid_attempts=7, record_every_updates=1)
+    assert run(config, tmp_path / "own", console=False, listeners=[stop]).status == "interrupted"
+    assert main(["run", *FLAGS, *own, "8", "--record-every-updates", "1", "--out", "own"]) == 0
+    assert (tmp_path / "own" / "attempts.txt").read_text() == "8"
+    assert "timid_attempts: 8" in (tmp_path / "own" / "config.yaml").read_text()
+    assert [row["updates"] for row in rows(tmp_path / "own", "train")] == list(range(1, 11))
 
 
 def test_settings_of_a_run_are_read_where_its_runtime_is_not_registered() -> None:
