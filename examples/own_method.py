@@ -1,5 +1,4 @@
-"""A method of your own: pull the trained parameters back to their initial values."""
-# clearl run --imports examples.own_method --method pull-to-start+clear --pull-weight 0.05 --out runs/mine
+"""A method of your own: pull the trained parameters back to their initial values (`--method pull-to-start+clear`)."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -15,25 +14,27 @@ class PullSettings:
 
 
 class PullToStart(Wrapper):
-    label, colour, settings, terms = "Pull to start", "#7a5195", PullSettings, ("pull",)
+    label, settings, terms = "Pull to start", PullSettings, ("pull",)
 
     @classmethod
     def around(cls, base: Method, config: RunConfig):
         method = cls(base)
-        method.pull_weight = config.pull_weight
+        method.weight, method.start = config.pull_weight, {}
         return method
 
-    def build_network(self, build):
-        network = super().build_network(build)
-        self.start = {name: p.detach().clone() for name, p in as_module(network).named_parameters()}
-        return network
-
     def weights(self):
-        return {**super().weights(), "pull": self.pull_weight}
+        return {**super().weights(), "pull": self.weight}
 
     def losses(self, network, batch):
-        pulls = [(p - self.start[name]).abs().sum() for name, p in as_module(network).named_parameters()]
-        return {**super().losses(network, batch), "pull": sum(pulls)}
+        now = dict(as_module(network).named_parameters())
+        self.start = self.start or {name: p.detach().clone() for name, p in now.items()}
+        return {**super().losses(network, batch), "pull": sum((now[n] - p).abs().sum() for n, p in self.start.items())}
+
+    def own_tensors(self):
+        return self.start
+
+    def restore_own(self, network, tensors, state):
+        self.start = dict(tensors)
 
 
 METHODS.register("pull-to-start", PullToStart)

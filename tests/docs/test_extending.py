@@ -6,12 +6,17 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clearl.methods import METHODS
+from clearl.methods.method import Method, Wrapper
+from clearl.nets.network import PolicyNetwork, as_module
 from clearl.records.run_dir import RunDir
+from clearl.testing import check_method
 
 ROOT = Path(__file__).parents[2]
 
@@ -64,20 +69,78 @@ def test_the_example_passes_the_public_check() -> None:
     assert done.stdout == "passed\n", done.stderr
 
 
-def test_a_wrong_method_fails_the_public_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    from clearl.methods.method import Wrapper
-    from clearl.testing import check_method
+class Forgetful(Wrapper):
+    """Keeps a count that no checkpoint holds."""
 
-    class Forgetful(Wrapper):
-        """Keeps a count that no checkpoint holds."""
+    label, updates = "Forgetful", 0
 
-        label, updates = "Forgetful", 0
+    def losses(self, network: Any, batch: Any) -> dict[str, Any]:
+        self.updates += 1
+        losses = super().losses(network, batch)
+        return {**losses, "value": losses["value"] * (1 + self.updates % 7)}
 
-        def losses(self, network, batch):
-            self.updates += 1
-            losses = super().losses(network, batch)
-            return {**losses, "value": losses["value"] * (1 + self.updates % 7)}
 
-    monkeypatch.setitem(METHODS._entries, "forgetful", Forgetful)
-    with pytest.raises(AssertionError, match="differs"):
-        check_method("forgetful+clear")
+class Rooted(Wrapper):
+    """Keeps the initial parameters, which `build_network` gives it, in no checkpoint."""
+
+    label, terms = "Rooted", ("pull",)
+
+    def build_network(self, build: Callable[[], PolicyNetwork]) -> PolicyNetwork:
+        network = super().build_network(build)
+        self.start = [p.detach().clone() for p in as_module(network).parameters()]
+        return network
+
+    def weights(self) -> dict[str, float]:
+        return {**super().weights(), "pull": 0.01}
+
+    def losses(self, network: Any, batch: Any) -> dict[str, Any]:
+        pulls = [(p - start).abs().sum() for p, start in zip(network.parameters(), self.start, strict=True)]
+        return {**super().losses(network, batch), "pull": sum(pulls)}
+
+
+class Deaf(Wrapper):
+    """Does not tell its base of an update that was applied."""
+
+    label = "Deaf"
+
+    def after_step(self, network: Any, optimizer: Any) -> None:
+        pass
+
+
+class Stubborn(Wrapper):
+    """Does not tell its base of a visit."""
+
+    label = "Stubborn"
+
+    def visit(self, network: Any, visit: Any) -> None:
+        pass
+
+
+class Greedy(Wrapper):
+    """Takes the frames that its base needs on top of a visit."""
+
+    label = "Greedy"
+
+    def __init__(self, base: Method) -> None:
+        super().__init__(base)
+        self.extra_frames_share = 0.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "base", "text"),
+    [
+        (Forgetful, "clear", "differs"),
+        (Rooted, "clear", "differs"),
+        (Deaf, "clear", r"Deaf.after_step must call super\(\).after_step once: 0 of 10 calls reached Clear"),
+        (Deaf, "l2-init+clear", "0 of 10 calls reached L2Init"),
+        (Stubborn, "ewc+clear", r"Stubborn.visit must call super\(\).visit once: 0 of 10 calls reached Ewc"),
+        (Greedy, "progress-compress+clear", "frames of its base"),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else None,
+)
+def test_a_wrong_method_fails_the_public_check(
+    kind: type[Wrapper], base: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(METHODS._entries, "wrong", kind)
+    with pytest.raises(AssertionError, match=text):
+        check_method(f"wrong+{base}")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -14,14 +16,15 @@ from torch import Tensor
 from clearl.config import RunConfig
 from clearl.learning.learner import Learner
 from clearl.methods import make_method
-from clearl.methods.method import layers
-from clearl.nets.network import StepInput, as_module, build_network
+from clearl.methods.method import Method, layers
+from clearl.nets.network import PolicyNetwork, StepInput, as_module, build_network
 from clearl.spaces import ActionSpec, TaskSpec, discrete_spec
 from clearl.types import Batch, Visit
 
 SPEC = discrete_spec((4,), "float32", 4)
 CONTINUOUS = TaskSpec(SPEC.observation, ActionSpec(bounded=(True, False, True, True)))
 STEPS, UNROLLS, BATCH_FRAMES, VISIT_UPDATES = 5, 6, 30, 8
+HOOKS = ("visit", "before_step", "after_step", "diagnostics")
 
 
 def check_method(name: str, **settings: Any) -> None:
@@ -48,9 +51,12 @@ def trains_the_same_twice(name: str, lstm: bool, spec: TaskSpec = SPEC, **settin
 
 
 def comes_back_bit_for_bit(name: str, lstm: bool, spec: TaskSpec = SPEC, **settings: Any) -> None:
-    """Restore a checkpoint before or after a switch: it holds all that training depends on."""
+    """Restore a checkpoint before or after a switch: it holds all that training depends on.
+
+    It is restored into a learner whose network begins elsewhere, as one that has grown does.
+    """
     for updates in (VISIT_UPDATES - 1, VISIT_UPDATES + 3):
-        one, two = (a_learner(name, lstm, spec, **settings) for _ in range(2))
+        one, two = (a_learner(name, lstm, spec, network_seed=seed, **settings) for seed in (1, 2))
         train(one, range(updates))
         state = json.loads(json.dumps(one.state()))
         two.restore({key: tensor.clone() for key, tensor in one.tensors().items()}, state)
@@ -88,6 +94,7 @@ def says_what_it_is(name: str, lstm: bool, spec: TaskSpec = SPEC, **settings: An
         assert layer.label, f"{type(layer).__name__} needs a label for reports"
         assert layer.colour == "" or re.fullmatch("#[0-9a-f]{6}", layer.colour), f"colour {layer.colour!r}"
         assert layer.replay_fraction == method.replay_fraction, "a wrapper replays what its base replays"
+        assert layer.extra_frames_share <= method.extra_frames_share, "a wrapper asks for the frames of its base"
     assert method.needs_boundaries == any(type(layer).needs_boundaries for layer in layers(method))
     assert 0 <= method.replay_fraction <= 1
     assert all(math.isfinite(weight) for weight in method.weights().values())
@@ -103,6 +110,18 @@ def is_told_of_visits_only_if_it_needs_them(name: str, lstm: bool, spec: TaskSpe
             vars(layer)["visit"] = lambda *what: told.append(what)
     train(learner, range(VISIT_UPDATES + 2))
     assert not told, "a method that needs no boundaries was told of a visit"
+
+
+def hands_every_hook_to_its_base(name: str, lstm: bool, spec: TaskSpec = SPEC, **settings: Any) -> None:
+    """Count the calls of each hook at every layer: a wrapper that overrides one calls `super()` in it."""
+    learner = a_learner(name, lstm, spec, **settings)
+    counted = [(layer, counted_calls(layer)) for layer in layers(learner.method)]
+    train(learner, range(VISIT_UPDATES + 2))
+    learner.method.diagnostics()
+    for (outer, asked), (base, calls) in pairwise(counted):
+        for hook in HOOKS if base.needs_boundaries else HOOKS[1:]:
+            kind, told = type(outer).__name__, f"{calls[hook]} of {asked[hook]} calls reached {type(base).__name__}"
+            assert calls[hook] == asked[hook], f"{kind}.{hook} must call super().{hook} once: {told}"
 
 
 def hands_over_its_network(name: str, lstm: bool, spec: TaskSpec = SPEC, **settings: Any) -> None:
@@ -125,21 +144,40 @@ METHOD_CHECKS: tuple[Callable[..., None], ...] = (
     acts_as_it_unrolls,
     says_what_it_is,
     is_told_of_visits_only_if_it_needs_them,
+    hands_every_hook_to_its_base,
     hands_over_its_network,
 )
 
 
-def a_learner(name: str, lstm: bool, spec: TaskSpec = SPEC, **settings: Any) -> Learner:
+def counted_calls(layer: Method) -> Counter[str]:
+    """Count the calls of each hook of a layer from now on."""
+    calls: Counter[str] = Counter()
+
+    def counted(hook: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            calls[hook] += 1
+            return original(*args, **kwargs)
+
+        return call
+
+    vars(layer).update({hook: counted(hook, getattr(layer, hook)) for hook in HOOKS})
+    return calls
+
+
+def a_learner(name: str, lstm: bool, spec: TaskSpec = SPEC, *, network_seed: int = 1, **settings: Any) -> Learner:
     """Return a small learner of a method, on vectors."""
     config = RunConfig(
         **{"method": name, "torso": "mlp", "lstm": lstm, "lstm_size": 5, "fisher_batches": 3, **settings}
     )
     method = make_method(config)
-    network = method.build_network(
-        lambda: build_network(
-            spec, torso=config.torso, lstm=lstm, lstm_size=config.lstm_size, seed=1, scale_returns=config.scale_returns
-        )
-    )
+
+    def build() -> PolicyNetwork:
+        return build_network(
+            spec, torso=config.torso, lstm=lstm, lstm_size=config.lstm_size, seed=network_seed,
+            scale_returns=config.scale_returns,
+        )  # fmt: skip
+
+    network = method.build_network(build)
     return Learner(network=network, method=method, config=config, batch_frames=BATCH_FRAMES, total_frames=None)
 
 
