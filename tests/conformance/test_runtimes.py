@@ -330,6 +330,17 @@ def test_a_robot_trains_and_its_success_rate_is_recorded(runtime: str, tmp_path:
     assert len(losses) == 320 // ROUND_FRAMES and len(set(losses)) > len(losses) // 2
 
 
+@pytest.mark.parametrize("name", ["StrictMask", "StrictParts"])
+def test_actions_that_a_state_forbids_are_played_nowhere(name: str, runtime: str, tmp_path: Path) -> None:
+    """In training and in evaluations, whose episodes end one by one; the environment raises at a forbidden action."""
+    masked = {"suite": f"gym:Broken{name}-v0", "tasks": (), "imports": ("broken_envs",), "eval_episodes": 6}
+    out = tmp_path / "run"
+    run(config(runtime, **masked), out, console=False)
+    assert rows(out, "fault") == rows(out, "restart") == []
+    evaluated = rows(out, "eval")
+    assert evaluated and all(row["std"] > 0 for row in evaluated), "episodes of several lengths"
+
+
 def test_a_drift_applied_at_once_ends_no_episode(runtime: str, tmp_path: Path) -> None:
     """A visit of 160 steps is shorter than an episode of 200: under resets, none would ever end."""
     settings = config(

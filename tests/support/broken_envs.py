@@ -6,7 +6,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, Text
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Text, Tuple
 
 
 class Walk(gymnasium.Env[np.ndarray, Any]):
@@ -206,6 +206,19 @@ class StrictMask(Walk):
 
     def allowed(self) -> np.ndarray:
         return np.array([self.time % 2 == 1, self.time % 2 == 0], np.int8)
+
+
+class StrictParts(StrictMask):
+    """Sound: as StrictMask, with further choices and real numbers in one action."""
+
+    action_space = Tuple((Discrete(2), MultiDiscrete([2, 3]), Box(-1.0, 1.0, (2,))))  # type: ignore[assignment]
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action), action
+        return super().step(action[0])
+
+    def allowed(self) -> Any:
+        return np.array([*super().allowed(), 1, 1, 1, 1, 1], np.int8)
 
 
 class Untold(StrictMask):

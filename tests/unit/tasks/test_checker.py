@@ -14,7 +14,7 @@ from clearl.tasks.checker import _check_spaces, check_env
     "env_id",
     [
         "gym:CartPole-v1", "Acrobot-v1", "BrokenWalk-v0", "BrokenPicture-v0", "BrokenStrictMask-v0", "BrokenAsked-v0",
-        "BrokenWrappedMask-v0",
+        "BrokenWrappedMask-v0", "BrokenStrictParts-v0",
     ],
 )  # fmt: skip
 def test_sound_environments_get_a_clean_bill(env_id: str) -> None:
