@@ -35,7 +35,7 @@ def _without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(api=SimpleNamespace(api_key=None)))
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(login=lambda **_: False))
     monkeypatch.delenv("WANDB_MODE", raising=False)
 
 

@@ -12,10 +12,11 @@ from typing import Any, Protocol
 
 from clearl.errors import ConfigError, MissingExtraError
 from clearl.records.reader import scan_rows
-from clearl.records.run_dir import read_meta
+from clearl.records.run_dir import IDENTITIES_DIR, read_meta
 from clearl.records.schema import METRICS_FILE, Row
 from clearl.records.shield import Shield
 from clearl.registry import Registry
+from clearl.storage.files import write_atomically
 
 
 class Mirror(Protocol):
@@ -45,12 +46,14 @@ class WandbMirror:
     def __init__(self, run_dir: Path) -> None:
         wandb = _wandb_module()
         identity = run_identity(run_dir, "wandb")
-        self.wants_history, self._scalars = identity.is_new, Scalars()
-        settings = run_settings(run_dir)
+        settings, self._scalars = run_settings(run_dir), Scalars()
         self._run: Any = wandb.init(
-            project="clearl", dir=str(run_dir), name=Path(run_dir).name, group=settings["arm"], config=settings,
-            id=identity.id, resume="allow",
+            project="clearl", dir=str(run_dir), name=Path(run_dir).absolute().name, group=settings["arm"],
+            config=settings, id=identity.id, resume="allow",
         )  # fmt: skip
+        # A run that W&B does not know, because it was killed before its first rows arrived, gets them all; offline, W&B
+        # knows none, and keeps what it has below the run directory.
+        self.wants_history = identity.is_new if self._run.offline else not self._run.resumed
         # W&B's own step must never decrease; but tasks share frame counts, and evaluation lags training.
         self._run.define_metric("frames")
         self._run.define_metric("*", step_metric="frames")
@@ -66,20 +69,24 @@ class WandbMirror:
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """The id of a run at a service."""
+    """The name of a run at a service, which no other run has."""
 
     id: str
     is_new: bool
 
 
-def run_identity(run_dir: Path, service: str) -> RunIdentity:
-    """Return the id of this run at a service; the first call makes it, and the run directory keeps it for a resume."""
-    path = Path(run_dir) / f"{service}-id.txt"
+def run_identity(run_dir: Path, service: str, *, prefix: str = "") -> RunIdentity:
+    """Return the identity of this run at a service; the first call makes it, and the run directory keeps it.
+
+    A resume finds it again, also where the directory was moved; `--overwrite` deletes it with the run.
+    """
+    path = Path(run_dir) / IDENTITIES_DIR / f"{service}.txt"
     try:
         return RunIdentity(path.read_text(encoding="utf-8").strip(), is_new=False)
     except FileNotFoundError:
-        made = secrets.token_hex(4)
-        path.write_text(made, encoding="utf-8")
+        made = prefix + secrets.token_hex(4)
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, made.encode())
         return RunIdentity(made, is_new=True)
 
 
@@ -198,11 +205,23 @@ def _wandb_module() -> Any:
 
 def _check_wandb_login(wandb: Any) -> None:
     """Raise, before a run directory is made, if W&B has no API key: it would prompt for one, or fail later."""
-    if os.environ.get("WANDB_MODE", "online") == "online" and not getattr(getattr(wandb, "api", None), "api_key", None):
-        raise ConfigError(
-            "--wandb: no API key of Weights & Biases is set; run `wandb login`, set WANDB_API_KEY, "
-            "or set WANDB_MODE=offline to keep the rows below the run directory"
-        )
+    if os.environ.get("WANDB_MODE", "online") != "online":
+        return
+    remedy = "run `wandb login`, set WANDB_API_KEY, or set WANDB_MODE=offline to keep the rows below the run directory"
+    try:
+        known = _has_wandb_key(wandb)
+    except Exception as error:  # of kinds that differ between versions of W&B
+        line = " ".join(f"{error}".split())
+        raise ConfigError(f"--wandb: {line}; {remedy}") from error
+    if not known:
+        raise ConfigError(f"--wandb: no API key of Weights & Biases is set; {remedy}")
+
+
+def _has_wandb_key(wandb: Any) -> bool:
+    try:
+        return wandb.login(prompt=False, verify=False)
+    except TypeError:  # before W&B 0.31 it prompts; since then `wandb.api` is deprecated
+        return bool(wandb.api.api_key)
 
 
 def _flatten(prefix: str, values: dict[str, Any]) -> Iterator[tuple[str, float]]:

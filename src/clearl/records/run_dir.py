@@ -28,7 +28,9 @@ CONFIG_FILE = "config.yaml"
 META_FILE = "meta.json"
 _BEGUN = re.compile(rf"({re.escape(CONFIG_FILE)}|{re.escape(META_FILE)}(?=.))(\.\d+)?(\.tmp)?")
 """Names of files that a crash may leave of a run that has just begun."""
-_OWN_DIRECTORIES = ("checkpoints", "replay", "tensorboard", "wandb", "videos", "switches")
+IDENTITIES_DIR = "mirrors"
+"""The identities of the run at services such as Weights & Biases, a file each."""
+_OWN_DIRECTORIES = ("checkpoints", "replay", "tensorboard", "wandb", IDENTITIES_DIR, "videos", "switches")
 _CONFIG_CAP_NBYTES, _META_CAP_NBYTES = 1 << 20, 1 << 27
 
 

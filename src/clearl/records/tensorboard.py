@@ -35,7 +35,9 @@ class TensorBoardMirror:
         self._event, self._summary = event_pb2.Event, summary_pb2.Summary
         self._writer, self._scalars = writer.EventFileWriter(str(directory)), Scalars()
         self._began_unix_s = began_unix_s(run_dir)
-        self._add(hparams.hparams_pb(hyperparameters(run_dir), trial_id=Path(run_dir).name), step=0, wall_s=0.0)
+        self._add(
+            hparams.hparams_pb(hyperparameters(run_dir), trial_id=Path(run_dir).absolute().name), step=0, wall_s=0.0
+        )
 
     def write(self, row: Row) -> None:
         values = [self._summary.Value(tag=tag, simple_value=value) for tag, value in self._scalars(row).items()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,17 @@ class TrackioMirror:
         _trackio_module()
 
     def __init__(self, run_dir: Path) -> None:
-        trackio = _trackio_module()
-        identity = run_identity(run_dir, "trackio")
-        self.wants_history, self._scalars = identity.is_new, Scalars()
-        settings = run_settings(run_dir)
-        self._run: Any = trackio.init(
-            project="clearl", name=f"{Path(run_dir).name}-{identity.id}", group=settings["arm"], config=settings,
-            resume="never" if identity.is_new else "must", embed=False,
-        )  # fmt: skip
+        settings, self._scalars = run_settings(run_dir), Scalars()
+        name = run_identity(run_dir, "trackio", prefix=f"{Path(run_dir).absolute().name}-").id
+        init = partial(
+            _trackio_module().init, project="clearl", name=name, group=settings["arm"], config=settings, embed=False
+        )
+        try:
+            self._run: Any = init(resume="must")
+            self.wants_history = False
+        except ValueError:  # new, killed before Trackio stored its first rows, or Trackio's folder is another one
+            self._run = init(resume="never")
+            self.wants_history = True
 
     def write(self, row: Row) -> None:
         values = self._scalars(row)

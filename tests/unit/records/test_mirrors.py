@@ -95,10 +95,11 @@ def test_tensorboard_has_the_time_of_day_and_the_settings(run_dir):
 def test_wandb_gets_the_rows_by_frames(run_dir, monkeypatch):
     calls = []
     run = SimpleNamespace(
+        offline=False, resumed=False,
         define_metric=lambda *names, **options: calls.append(("define", names, options)),
         log=lambda values: calls.append(("log", values)),
         finish=lambda: calls.append(("finish",)),
-    )
+    )  # fmt: skip
     monkeypatch.setitem(
         sys.modules, "wandb", SimpleNamespace(init=lambda **options: calls.append(("init", options)) or run)
     )
@@ -110,27 +111,67 @@ def test_wandb_gets_the_rows_by_frames(run_dir, monkeypatch):
     assert calls[-1] == ("finish",)
 
 
-@pytest.mark.parametrize("service", ["wandb", "trackio"])
-def test_a_resumed_run_goes_on_in_the_same_run_of_a_service_and_repeats_nothing(run_dir, monkeypatch, service):
-    opened, logged = [], []
+class Service:
+    """W&B or Trackio as far as runs go: it knows a run once a row of it has arrived."""
 
-    def init(**options):
-        opened.append(options)
+    def __init__(self, monkeypatch, name):
+        self.key = "id" if name == "wandb" else "name"
+        self.rows = {}
+        self.loses = False
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(init=self.init))
+
+    def init(self, *, resume, **options):
+        name = options[self.key]
+        if resume == "must" and name not in self.rows:
+            raise ValueError(f"Run '{name}' does not exist")
+        self.opened = options
+        log = lambda values, **_: None if self.loses else self.rows.setdefault(name, []).append(values)  # noqa: E731
         return SimpleNamespace(
-            define_metric=lambda *names, **options: None, log=lambda values, **_: logged.append(values),
-            finish=lambda: None,
+            offline=False, resumed=resume != "never" and name in self.rows,
+            define_metric=lambda *names, **options: None, log=log, finish=lambda: None,
         )  # fmt: skip
 
-    monkeypatch.setitem(sys.modules, service, SimpleNamespace(init=init))
-    for frames in (30, 40):
-        (mirror,) = open_mirrors(run_dir, [service])
-        mirror.write(eval_row(task="asterix", frames=frames, mean_return=4.0, episodes=1, updates=3, wall_s=3.0))
-        mirror.close()
-    first, second = opened
-    key = "id" if service == "wandb" else "name"
-    assert first[key] == second[key]
-    assert second["resume"] == ("allow" if service == "wandb" else "must")
-    assert len(logged) == 2 + 1 + 1, "the rows so far, then one new row each"
+
+def _session(run_dir, service, frames):
+    (mirror,) = open_mirrors(run_dir, [service])
+    mirror.write(eval_row(task="asterix", frames=frames, mean_return=4.0, episodes=1, updates=3, wall_s=3.0))
+    mirror.close()
+
+
+@pytest.fixture(params=["wandb", "trackio"])
+def service(request):
+    return request.param
+
+
+def test_a_resumed_run_goes_on_in_the_same_run_of_a_service_and_repeats_nothing(run_dir, monkeypatch, service):
+    there = Service(monkeypatch, service)
+    _session(run_dir, service, 30)
+    moved = run_dir.rename(run_dir.with_name("moved"))
+    _session(moved, service, 40)
+    assert there.opened["group"] == "clear" and there.opened["config"]["seed"] == 1
+    ((_, rows),) = there.rows.items()
+    assert len(rows) == 2 + 1 + 1, "the rows so far, then one new row each"
+
+
+def test_a_run_that_a_service_does_not_know_is_told_in_full(run_dir, monkeypatch, service):
+    """Killed before its first rows arrived, or forgotten there."""
+    there = Service(monkeypatch, service)
+    there.loses = True
+    _session(run_dir, service, 30)
+    there.loses = False
+    _session(run_dir, service, 40)
+    ((_, rows),) = there.rows.items()
+    assert len(rows) == 2 + 1
+
+
+def test_a_run_that_was_started_again_is_another_run_at_a_service(run_dir, monkeypatch, service):
+    there = Service(monkeypatch, service)
+    _session(run_dir, service, 30)
+    RunDir(run_dir).remove_run()
+    assert not any(run_dir.iterdir()), "of the run and its mirrors nothing is left"
+    RunDir.create(run_dir, config_text="", meta={"seed": 2, "arm": "clear"})
+    _session(run_dir, service, 10)
+    assert [len(rows) for rows in there.rows.values()] == [3, 1]
 
 
 @pytest.mark.parametrize("package", ["tensorboard", "wandb", "trackio"])
@@ -143,12 +184,27 @@ def test_a_missing_package_is_named_with_its_remedy(run_dir, monkeypatch, packag
 
 
 def test_a_missing_key_of_wandb_is_said_before_the_run(monkeypatch):
-    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(api=SimpleNamespace(api_key=None)))
+    def login(prompt, verify):
+        assert not prompt and not verify
+        return keys
+
+    def old_login(verify):
+        """Before W&B 0.31: there is no `prompt`, and it asks at the terminal."""
+
+    current = SimpleNamespace(login=login)
     monkeypatch.delenv("WANDB_MODE", raising=False)
-    with pytest.raises(ConfigError, match="WANDB_API_KEY"):
-        check_mirrors(["wandb"])
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    check_mirrors(["wandb"])
+    for keys in (False, True):
+        old = SimpleNamespace(login=old_login, api=SimpleNamespace(api_key="key" if keys else None))
+        for wandb in (current, old):
+            monkeypatch.setitem(sys.modules, "wandb", wandb)
+            if keys:
+                check_mirrors(["wandb"])
+                continue
+            with pytest.raises(ConfigError, match="WANDB_API_KEY"):
+                check_mirrors(["wandb"])
+            with monkeypatch.context() as patch:
+                patch.setenv("WANDB_MODE", "offline")
+                check_mirrors(["wandb"])
 
 
 @pytest.mark.parametrize("stage", ["init", "log", "finish"])
@@ -156,7 +212,10 @@ def test_a_mirror_that_fails_is_switched_off_with_one_line(run_dir, monkeypatch,
     def fail(*values, **options):
         raise OSError(28, "No space left on device")
 
-    run = SimpleNamespace(define_metric=lambda *names, **options: None, log=lambda values: None, finish=lambda: None)
+    run = SimpleNamespace(
+        define_metric=lambda *names, **options: None, log=lambda values: None, finish=lambda: None,
+        offline=False, resumed=False,
+    )  # fmt: skip
     wandb = SimpleNamespace(init=lambda **options: run)
     monkeypatch.setattr(wandb if stage == "init" else run, stage, fail)
     monkeypatch.setitem(sys.modules, "wandb", wandb)
