@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from safetensors.torch import save
 
@@ -20,10 +22,10 @@ from clearl.methods import make_method
 from clearl.nets.growth import NetworkGrowth
 from clearl.nets.network import as_module
 from clearl.plugins import import_asked, import_plugins, named_modules
-from clearl.records.run_dir import CONFIG_FILE, RunDir, make_directory
+from clearl.records.run_dir import CONFIG_FILE, RunDir, claimed_directory
 from clearl.records.schema import seal, unseal
-from clearl.sharing.card import write_card
-from clearl.sharing.formats import check_formats, write_graph
+from clearl.sharing.card import CARD_FILE, VIDEO_FILES, write_card
+from clearl.sharing.formats import ABOUT_FILE, GRAPH_FILES, check_formats, write_graph
 from clearl.sharing.hub import PREFIX, download
 from clearl.spaces import TaskSpec, spec_from_json, spec_to_json
 from clearl.storage.checkpoints import fitting
@@ -35,6 +37,8 @@ from clearl.wiring import make_network, stored_network
 
 EXPORT_FILE = "agent.json"
 WEIGHTS_FILE = "agent.safetensors"
+EXPORTED = (EXPORT_FILE, WEIGHTS_FILE, CONFIG_FILE, CARD_FILE, ABOUT_FILE, *GRAPH_FILES.values(), *VIDEO_FILES)
+"""All that `export_agent` may write, as patterns of names."""
 VERSION = 1
 _CAPS_NBYTES = {EXPORT_FILE: 1 << 26, WEIGHTS_FILE: 1 << 36}
 _HUB_CAPS_NBYTES = {EXPORT_FILE: 1 << 26, WEIGHTS_FILE: 1 << 31}
@@ -133,15 +137,24 @@ def export_agent(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunDirectoryError(f"{out} is no empty directory; give another --out")
     trained = Trained.open(path, imports=imports, trust=trust)
-    make_directory(out)
-    if "clearl" in formats:
-        _write_agent(trained, out)
-    if graphs := [name for name in formats if name != "clearl"]:
-        write_graph(trained.agent, graphs, out)
-    if card_for is not None:
-        write_card(path, out, load_as=card_for if "clearl" in formats else None)
-        write_atomically(out / CONFIG_FILE, to_yaml(trained.config).encode())
+    with _complete_or_as_before(out) as making:
+        if "clearl" in formats:
+            _write_agent(trained, making)
+        if graphs := [name for name in formats if name != "clearl"]:
+            write_graph(trained.agent, graphs, making)
+        if card_for is not None:
+            write_card(path, making, load_as=card_for if "clearl" in formats else None)
+            write_atomically(making / CONFIG_FILE, to_yaml(trained.config).encode())
     return trained.agent.origin
+
+
+@contextmanager
+def _complete_or_as_before(out: Path) -> Iterator[Path]:
+    """Lend a directory whose files move to `out` at the end; after an error `out` is as it was, absent or empty."""
+    with claimed_directory(out), TemporaryDirectory(prefix=".making-", dir=out) as making:
+        yield Path(making)
+        for file in Path(making).iterdir():
+            file.rename(out / file.name)
 
 
 def _write_agent(trained: Trained, out: Path) -> None:

@@ -116,7 +116,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(measuring, "measure", measured)
     monkeypatch.setattr(forecast, "measure", lambda config, seconds: 100.0)
-    monkeypatch.setattr(hub, "check_hub", lambda: None)
+    monkeypatch.setattr(hub, "check_push", lambda name: name)
     monkeypatch.setattr(hub, "push", lambda *arguments, **options: "https://hub/me/agent")
     monkeypatch.setattr(WatchServer, "serve_forever", stop)
 

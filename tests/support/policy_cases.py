@@ -21,6 +21,8 @@ CASES: dict[str, tuple[TaskSpec, dict[str, Any]]] = {
     "vector": (discrete_spec((4,), "float32", 3), {"normalise": True, "layer_norm": True}),
     "minatar image": (discrete_spec((4, 10, 10), "uint8", 6), {}),
     "flags, stacked": (discrete_spec((2, 10, 10), "bool", 6, stack=2), {}),
+    "nature, stacked": (discrete_spec((1, 84, 84), "uint8", 6, stack=4), {"torso": "nature"}),
+    "impala_shallow": (discrete_spec((3, 72, 96), "uint8", 6), {"torso": "impala_shallow", "lstm": True}),
     "impala_deep": (discrete_spec((3, 16, 16), "uint8", 6), {"torso": "impala_deep"}),
     "lstm": (discrete_spec((4,), "float32", 3), {"lstm": True}),
     "state mask": (TaskSpec(ObservationSpec({"": PartSpec((3,), "float32")}, 1, 4), ActionSpec((4,))), {}),

@@ -12,7 +12,8 @@ from clearl.cli.output import tell_origin
 
 ABOUT = """Upload the agent of the newest valid checkpoint, with a model card, to the Hugging Face hub.
 
-clearl.load_agent("hf:ORG/NAME") loads it anywhere. Log in first, with `hf auth login` or HF_TOKEN."""
+clearl.load_agent("hf:ORG/NAME") loads it anywhere. Log in first, with `hf auth login` or HF_TOKEN.
+Files of an earlier push are replaced or deleted; other files of the repository stay."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,11 @@ def main(argv: list[str]) -> int:
     """Run the verb; return the exit code."""
     args = parse(PushArgs, argv, verb="push", about=ABOUT)
 
-    from clearl.artifacts import export_agent
-    from clearl.sharing.hub import HubName, check_hub, push
+    from clearl.artifacts import EXPORTED, export_agent
+    from clearl.sharing.hub import check_push, push
 
     run = Path(args.run).absolute()  # environments may change the directory
-    check_hub()
-    repo = HubName.parse(args.name).repo
+    repo = check_push(args.name)
     formats = dict.fromkeys(("clearl", *args.format))
     with tempfile.TemporaryDirectory(prefix="clearl-push-") as directory:
         out = Path(directory) / "agent"
@@ -45,6 +45,6 @@ def main(argv: list[str]) -> int:
         )
         tell_origin(origin)
         message = f"Upload agent after {origin.frames:,} frames" if origin else "Upload agent"
-        url = push(out, args.name, private=args.private, message=message)
+        url = push(out, repo, replaces=EXPORTED, private=args.private, message=message)
     print(f'{url}: agent = clearl.load_agent("hf:{repo}")')
     return 0

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import yaml
 
@@ -22,6 +22,7 @@ from clearl.storage.files import write_atomically
 CARD_FILE = "README.md"
 VIDEO_DIR = "videos"
 _VIDEO_KINDS = (".gif", ".mp4")
+VIDEO_FILES = tuple(f"{VIDEO_DIR}/*{kind}" for kind in _VIDEO_KINDS)
 _MOST_VIDEOS = 8
 _MOST_VIDEO_NBYTES = 50 * 2**20
 
@@ -31,7 +32,9 @@ class TaskResult:
     """The last evaluation of a task."""
 
     task: str
-    mean: float
+    mean: float | None
+    """None where it was not finite."""
+
     std: float | None
     episodes: int
     forgetting: float | None
@@ -53,9 +56,17 @@ def task_results(run: Run) -> list[TaskResult]:
         if not row.get("secondary"):
             last[str(row["task"])] = row
     return [
-        TaskResult(task, float(row["return"]), row.get("std"), int(row["episodes"]), forgetting(run, clean_name(task)))
+        TaskResult(
+            task, _number(row.get("return")), _number(row.get("std")), int(row["episodes"]),
+            forgetting(run, clean_name(task)),
+        )
         for task, row in last.items()
-    ]
+    ]  # fmt: skip
+
+
+def _number(value: Any) -> float | None:
+    """Return a number of a row; None where it was not finite, which rows record as null."""
+    return float(value) if isinstance(value, int | float) else None
 
 
 def card_text(run: Run, results: Sequence[TaskResult], videos: Sequence[str], *, load_as: str | None) -> str:
@@ -65,16 +76,17 @@ def card_text(run: Run, results: Sequence[TaskResult], videos: Sequence[str], *,
 
 def _front_matter(run: Run, results: Sequence[TaskResult]) -> dict[str, Any]:
     tags = ["reinforcement-learning", "deep-reinforcement-learning", "continual-learning", "clearl"]
-    return {
-        "library_name": "clearl",
-        "tags": [*tags, *(clean_name(result.task) for result in results)],
-        "model-index": [{"name": _method(run), "results": [_indexed(result) for result in results]}],
-    }
+    front = {"library_name": "clearl", "tags": [*tags, *(clean_name(result.task) for result in results)]}
+    # What was never evaluated to a number has nothing to compare.
+    indexed = [found for found in map(_indexed, results) if found["metrics"]]
+    return {**front, "model-index": [{"name": _method(run), "results": indexed}]} if indexed else front
 
 
 def _indexed(result: TaskResult) -> dict[str, Any]:
     task = clean_name(result.task)
-    metrics = [{"type": "mean_reward", "value": _score(result), "name": "mean_reward", "verified": False}]
+    metrics = []
+    if result.mean is not None:
+        metrics.append({"type": "mean_reward", "value": _score(result), "name": "mean_reward", "verified": False})
     if result.forgetting is not None:
         forgotten = round(result.forgetting, 4)
         metrics.append({"type": "forgetting", "value": forgotten, "name": "forgetting", "verified": False})
@@ -97,9 +109,11 @@ def _body(run: Run, results: Sequence[TaskResult], videos: Sequence[str], load_a
     for result in results:
         lost = "-" if result.forgetting is None else f"{result.forgetting:.2f}"
         yield f"| {_escaped(result.task)} | {_score(result)} | {result.episodes} | {lost} |"
-    yield "\nReturns are undiscounted and unclipped, of the last evaluation, +/- the deviation over its episodes."
+    yield "\nReturns are undiscounted and unclipped: mean +/- standard deviation over the last evaluation's episodes."
+    if any(result.mean is None for result in results):
+        yield "A mean that was not finite is left out."
     yield "Forgetting is the mean drop of the return while the task was not trained; less is better.\n"
-    yield from (f"![{_escaped(Path(video).stem)}]({video})\n" for video in videos)
+    yield from map(_shown, videos)
     if load_as is not None:
         use = f'import clearl\n\nagent = clearl.load_agent("{load_as}")\nagent.act(observation, task=...)'
         yield _fenced("python", use)
@@ -111,8 +125,16 @@ def _method(run: Run) -> str:
     return clean_name(run.meta.get("label") or run.meta.get("method") or "clearl")
 
 
+def _shown(video: str) -> str:
+    """Return an animated picture, or a link to a film: Markdown shows none."""
+    words = _escaped(Path(unquote(video)).stem)
+    return f"![{words}]({video})\n" if video.endswith(".gif") else f"[Video: {words}]({video})\n"
+
+
 def _score(result: TaskResult) -> str:
-    return f"{result.mean:.2f}" + ("" if result.std is None else f" +/- {float(result.std):.2f}")
+    if result.mean is None:
+        return "-"
+    return f"{result.mean:.2f}" + ("" if result.std is None else f" +/- {result.std:.2f}")
 
 
 def _escaped(text: str) -> str:

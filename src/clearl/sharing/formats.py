@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +19,7 @@ from clearl.sharing.graph import PolicyGraph, Port, export_program
 from clearl.storage.files import write_atomically
 
 ABOUT_FILE = "policy.json"
+GRAPH_FILES = {"onnx": "policy.onnx", "torch": "policy.pt2"}
 VERSION = 1
 _ONNX_OPSET = 20
 """ONNX's operators of 2023: old enough for the runtimes in use, new enough for every operation here."""
@@ -34,13 +35,15 @@ def check_formats(formats: Sequence[str]) -> None:
         raise MissingExtraError("--format onnx", missing[0], "install it with: pip install 'clearl[onnx]'")
 
 
-def write_graph(agent: Agent, formats: Iterable[str], out: Path) -> list[Path]:
+def write_graph(agent: Agent, formats: Sequence[str], out: Path) -> list[Path]:
     """Write `policy.onnx` or `policy.pt2`, or both, and `policy.json`, into the directory `out`."""
     graph = PolicyGraph(agent)
     with _quiet_exporter():
         try:
             program = export_program(graph)
-            written = [_WRITERS[name](program, graph, out) for name in formats]
+            written = [out / GRAPH_FILES[name] for name in formats]
+            for name, path in zip(formats, written, strict=True):
+                _WRITERS[name](program, graph, path)
         except OSError:
             raise
         except Exception as error:  # torch raises many kinds, and the network may be the user's own code
@@ -62,8 +65,7 @@ def _described(port: Port) -> dict[str, Any]:
     return {"name": port.name, "dtype": port.dtype, "shape": ["batch", *port.shape], "about": port.about}
 
 
-def _write_onnx(program: torch.export.ExportedProgram, graph: PolicyGraph, out: Path) -> Path:
-    path = out / "policy.onnx"
+def _write_onnx(program: torch.export.ExportedProgram, graph: PolicyGraph, path: Path) -> None:
     made = torch.onnx.export(
         program, input_names=[port.name for port in graph.inputs], output_names=[port.name for port in graph.outputs],
         opset_version=_ONNX_OPSET, dynamo=True, verbose=False,
@@ -73,20 +75,17 @@ def _write_onnx(program: torch.export.ExportedProgram, graph: PolicyGraph, out: 
         assert tensor.shape is not None
         tensor.shape[0] = "batch"  # torch calls it s7 or the like
     made.save(path, external_data=False)
-    return path
 
 
-def _write_torch(program: torch.export.ExportedProgram, graph: PolicyGraph, out: Path) -> Path:
-    path = out / "policy.pt2"
+def _write_torch(program: torch.export.ExportedProgram, graph: PolicyGraph, path: Path) -> None:
     torch.export.save(program, path)
-    return path
 
 
-_WRITERS: dict[str, Callable[[torch.export.ExportedProgram, PolicyGraph, Path], Path]] = {
+_WRITERS: dict[str, Callable[[torch.export.ExportedProgram, PolicyGraph, Path], None]] = {
     "onnx": _write_onnx,
     "torch": _write_torch,
 }
-GRAPH_FORMATS = tuple(_WRITERS)
+GRAPH_FORMATS = tuple(GRAPH_FILES)
 FORMATS = ("clearl", *GRAPH_FORMATS)
 
 

@@ -17,6 +17,24 @@ from clearl.nets.records import RecordInput
 from clearl.nets.torsos import PlainTorso
 from clearl.spaces import ActionSpec, TaskSpec
 
+# Strangers read these texts in policy.json; docs/export.md has the same.
+_OBSERVATION = (
+    "the environment's observation; images are (channels, height, width); pad smaller tasks with zeros at the end of "
+    "each axis"
+)
+_PART = (
+    "one part of the environment's observation, named by its keys; images are (channels, height, width), discrete "
+    "parts one-hot; pad smaller tasks with zeros at the end of each axis"
+)
+_MASK = (
+    "actions that the task has and the state allows: one flag for each option of each choice, then one for each real "
+    "number"
+)
+_LAST_ACTION = "the output `action` of the previous step, or the action actually taken"
+_FIRST = "whether an episode begins with this step; last action, last reward and state are then ignored"
+_STATE = "the output `next_state` of the previous step; zeros at the very first"
+_ACTION = "the most likely action: the number of each choice, then real numbers before tanh"
+
 _DTYPES = {"uint8": torch.uint8, "bool": torch.bool, "float32": torch.float32, "int64": torch.int64}
 
 
@@ -104,26 +122,25 @@ def _inputs(spec: TaskSpec, core_size: int) -> Iterator[Port]:
     shapes = spec.observation.shapes
     for name, part in spec.observation.parts.items():
         stack = spec.observation.stack_of(name)
-        about = "what the environment shows, (channels, height, width) if an image; padded with zeros to this shape"
-        stacked = f"; {stack} frames one after the other, the newest last, the first of an episode repeated"
+        about = _OBSERVATION if not name else _PART
+        stacked = f"; {stack} frames, the newest last; at the start of an episode, repeat the first frame"
         yield Port(port_name(name), part.dtype, shapes[name], about + stacked * (stack > 1))
-    yield Port("mask", "bool", (spec.action.mask_size,), "what the task has, and the state allows, of the actions")
+    yield Port("mask", "bool", (spec.action.mask_size,), _MASK)
     if core_size:
-        action, reward = "`action` of the step before; any at the first", "as the environment gave it; any at the first"
-        yield Port("last_action", spec.action.dtype, spec.action.shape, action)
-        yield Port("last_reward", "float32", (), reward)
-        yield Port("first", "bool", (), "whether an episode begins with this step: last action, reward, state are cut")
-        yield Port("state", "float32", (core_size,), "`next_state` of the step before; zeros at the first")
+        yield Port("last_action", spec.action.dtype, spec.action.shape, _LAST_ACTION)
+        yield Port("last_reward", "float32", (), "the reward it brought, unclipped: the graph clips as in training")
+        yield Port("first", "bool", (), _FIRST)
+        yield Port("state", "float32", (core_size,), _STATE)
 
 
 def _outputs(action: ActionSpec, network: PolicyNetwork) -> Iterator[Port]:
-    yield Port("action", action.dtype, action.shape, "the likeliest action: choices, then real numbers before tanh")
+    yield Port("action", action.dtype, action.shape, _ACTION)
     policy, mask = torch.zeros(1, action.policy_size), torch.ones(1, action.mask_size, dtype=torch.bool)
     for name, numbers in network.head.described(policy, mask).items():
         yield Port(name, "float32", tuple(numbers.values.shape[1:]), numbers.about)
-    yield Port("value", "float32", (), "the expected discounted return, of rewards as they were clipped in training")
+    yield Port("value", "float32", (), "the expected discounted return, with rewards clipped as in training")
     if network.core_size:
-        yield Port("next_state", "float32", (network.core_size,), "to be given to the next step")
+        yield Port("next_state", "float32", (network.core_size,), "the next step's `state`")
 
 
 def port_name(part: str) -> str:

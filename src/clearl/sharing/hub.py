@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,8 +73,8 @@ def _check_sizes(repo: str, sizes: Mapping[str, int | None], caps_nbytes: Mappin
             )
 
 
-def push(folder: Path, name: str, *, private: bool, message: str) -> str:
-    """Upload every file below `folder` as one commit, into a repository that is made if need be; return its address."""
+def check_push(name: str) -> str:
+    """Return the repository that is named; raise, before anything is made for it, if `push` could not write there."""
     hub, parsed = _hub(), HubName.parse(name)
     if parsed.revision is not None:
         raise ConfigError(f"push goes to the main branch; leave out @{parsed.revision}")
@@ -81,18 +82,27 @@ def push(folder: Path, name: str, *, private: bool, message: str) -> str:
         raise ConfigError(
             "no token of the Hugging Face hub is set; run `hf auth login`, or set HF_TOKEN to one that may write"
         )
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    with _one_line(hub, parsed.repo):
+    return parsed.repo
+
+
+def push(folder: Path, repo: str, *, replaces: Sequence[str], private: bool, message: str) -> str:
+    """Upload every file below `folder` as one commit, into a repository that is made if need be; return its address.
+
+    Files in the repository that match a pattern of `replaces`, and are not below `folder`, are deleted.
+    """
+    hub = _hub()
+    files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    with _one_line(hub, repo):
         api = hub.HfApi()
-        url = api.create_repo(parsed.repo, private=private, exist_ok=True)
-        adds = [hub.CommitOperationAdd(path.relative_to(folder).as_posix(), path) for path in files]
-        api.create_commit(parsed.repo, adds, commit_message=message)
+        url = api.create_repo(repo, private=private, exist_ok=True)
+        about = api.model_info(repo)
+        held = [file.rfilename for file in about.siblings or []]
+        stale = [name for name in held if name not in files and any(fnmatchcase(name, each) for each in replaces)]
+        operations = [hub.CommitOperationAdd(name, path) for name, path in files.items()]
+        operations += [hub.CommitOperationDelete(name) for name in stale]
+        # With its parent named, the commit fails if another push came in between, whose files `stale` does not have.
+        api.create_commit(repo, operations, commit_message=message, parent_commit=about.sha)
     return str(url)
-
-
-def check_hub() -> None:
-    """Raise where the package for the hub is not installed."""
-    _hub()
 
 
 def _hub() -> Any:
@@ -107,27 +117,32 @@ def _hub() -> Any:
 @contextmanager
 def _one_line(hub: Any, repo: str) -> Iterator[None]:
     """Turn what the hub's client raises into one line that says what to do."""
-    endpoint = hub.constants.ENDPOINT
     try:
         yield
     except ClearlError:
         raise
-    except hub.errors.RepositoryNotFoundError as error:
-        raise HubError(
-            f"{endpoint} has no model {repo}, or it is private; check the name, or log in with `hf auth login`"
-        ) from error
-    except hub.errors.RevisionNotFoundError as error:
-        raise HubError(f"{repo} has no such revision on {endpoint}; check what stands after the @") from error
-    except hub.errors.HfHubHTTPError as error:
-        status = getattr(error.response, "status_code", None)
-        remedy = "log in with a token that may do so: `hf auth login`" if status in (401, 403) else "try again later"
-        raise HubError(f"{endpoint} answers {status} for {repo}: {_first_line(error)}; {remedy}") from error
     except Exception as error:  # which kind it is depends on the HTTP library that the client uses
-        raise HubError(
-            f"{endpoint} cannot be reached ({type(error).__name__}: {_first_line(error)}); check the network and "
-            "HF_ENDPOINT"
-        ) from error
+        # The client wraps what went wrong with a large file.
+        raise _problem(hub, repo, (error.__cause__ if isinstance(error, RuntimeError) else None) or error) from error
 
 
-def _first_line(error: Exception) -> str:
+def _problem(hub: Any, repo: str, error: BaseException) -> HubError:
+    endpoint = hub.constants.ENDPOINT
+    if isinstance(error, hub.errors.RepositoryNotFoundError):
+        return HubError(
+            f"{endpoint} has no model {repo}, or it is private; check the name, or log in with `hf auth login`"
+        )
+    if isinstance(error, hub.errors.RevisionNotFoundError):
+        return HubError(f"{repo} has no such revision on {endpoint}; check what stands after the @")
+    if isinstance(error, hub.errors.HfHubHTTPError):
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        remedy = "log in with a token that may do so: `hf auth login`" if status in (401, 403) else "try again later"
+        return HubError(f"{endpoint} answers {status} for {repo}: {_first_line(error)}; {remedy}")
+    return HubError(
+        f"{endpoint} cannot be reached ({type(error).__name__}: {_first_line(error)}); check the network and "
+        "HF_ENDPOINT"
+    )
+
+
+def _first_line(error: BaseException) -> str:
     return (str(getattr(error, "server_message", None) or error).strip() or "no message").splitlines()[0][:200]

@@ -56,6 +56,12 @@ def _load(file: Path) -> Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]
     return lambda inputs: dict(zip(names, session.run(None, inputs), strict=True))
 
 
+def test_every_torso_of_ours_is_among_the_cases() -> None:
+    """`auto` stands for minatar on small images and for mlp on vectors."""
+    named = {settings["torso"] for _, settings in CASES.values() if "torso" in settings}
+    assert named | {"minatar", "mlp"} == {name for name in TORSOS if TORSOS.ships(name)}
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_both_formats_give_what_torch_gives(case: str, tmp_path: Path) -> None:
     spec, settings = CASES[case]

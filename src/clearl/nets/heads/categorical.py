@@ -116,9 +116,8 @@ class CategoricalHead(nn.Module):
 
 def describe_options(policy: Tensor, mask: Tensor) -> dict[str, Described]:
     """Describe the logits [..., n] of all options."""
-    return {
-        "logits": Described(torch.where(mask, policy, _IMPOSSIBLE), f"of all options; {_IMPOSSIBLE:g} where masked")
-    }
+    about = f"unnormalised log-probabilities of all options, one choice after another; {_IMPOSSIBLE:g} if masked"
+    return {"logits": Described(torch.where(mask, policy, _IMPOSSIBLE), about)}
 
 
 @torch.no_grad()

@@ -148,11 +148,15 @@ class GaussianHead(nn.Module):
     def described(self, policy: Tensor, mask: Tensor) -> dict[str, Described]:
         mean, log_std = policy.chunk(2, -1)
         likeliest = self.distribution(policy, mask).mode()
-        bounds = "its real numbers; those with bounds by tanh: the environment takes low + (x + 1) / 2 * (high - low)"
+        bounds = (
+            "the real numbers of `action`, after tanh if they have bounds: the environment takes "
+            "`low + (squashed + 1) / 2 * (high - low)`"
+        )
+        drawn = "the mean of each real number before tanh: to sample, draw `mean + exp(log_std) * noise`"
         return {
             "squashed": Described(torch.where(self.bounded, likeliest.tanh(), likeliest), bounds),
-            "mean": Described(mean, "of the Gaussian of each real number, before tanh"),
-            "log_std": Described(log_std, "the logarithm of its standard deviation"),
+            "mean": Described(mean, drawn),
+            "log_std": Described(log_std, "the logarithm of the standard deviation of each real number before tanh"),
         }
 
     def embed(self, action: Tensor) -> Tensor:
