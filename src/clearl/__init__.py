@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from clearl.config import RunConfig
     from clearl.errors import ClearlError
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 __all__ = ["ClearlError", "RunConfig", "__version__", "load_agent", "run"]
 
 _LAZY = {

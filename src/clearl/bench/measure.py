@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
+from clearl import __version__
 from clearl.bench.endtoend import MeasuredRun, long_enough, train
 from clearl.bench.stages import STAGES, Reading, StageProcesses, ideal_rate
 from clearl.bench.workloads import workload
@@ -17,6 +18,7 @@ from clearl.runtimes.host import cores
 _STAGE_SHARE = 0.2
 """Seconds of each stage per second of a whole run: a stage alone settles sooner."""
 _FIRST_GUESS = 0.7
+_PACKAGES = ("torch", "numpy", "ale-py", "minatar", "vizdoom", "mujoco")
 _SETTINGS = ("suite", "tasks", "torso", "lstm", "slots", "unroll_steps", "batch_unrolls", "optimizer",
              "eval_every_frames", "eval_episodes", "pairs", "replay_fraction", "replay_ratio",
              "workers", "learner_threads")  # fmt: skip
@@ -67,7 +69,7 @@ def _result(
         "settings": {key: getattr(config, key) for key in _SETTINGS},
         "cores": cores(),
         "machine": describe_machine(),
-        "versions": describe_versions("clearl", "torch", "numpy", "ale-py", "minatar", "vizdoom", "mujoco"),
+        "versions": {"clearl": __version__, **describe_versions(*_PACKAGES)},
     }
 
 

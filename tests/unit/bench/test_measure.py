@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import clearl
 from clearl.bench.measure import measure
 from clearl.bench.stages import StageProcesses
 from clearl.bench.work import noise_batch
@@ -29,6 +30,7 @@ def test_a_measurement_has_every_figure(monkeypatch: pytest.MonkeyPatch) -> None
     assert {"forward", "backward", "optimiser", "waiting"} <= result["breakdown"]["learner"].keys()
     assert all(sum(parts.values()) == pytest.approx(1) for parts in result["breakdown"].values())
     assert len(said) == 1
+    assert result["versions"]["clearl"] == clearl.__version__  # of the code, not of an older editable install
 
 
 def test_a_stage_that_cannot_work_is_an_error() -> None:
