@@ -198,10 +198,13 @@ class GymnasiumVector:
 
     def _ask(self, method: str, *args: Any, **options: Any) -> Any:
         try:
-            return getattr(self._vector, method)(*args, **options)
+            *answer, info = getattr(self._vector, method)(*args, **options)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever an environment raises is reported
             text = "".join(traceback.format_exception(error)).rstrip()
             self._fault(0, f"{method} of the vector raised {type(error).__name__}: {error}\n{text}", error)
+        if not isinstance(info, Mapping):
+            self._fault(0, f"info of the vector is {info!r:.80}; return a dict")
+        return *answer, info
 
     def _fault(self, slot: int, problem: str, cause: BaseException | None = None) -> NoReturn:
         raise EnvironmentFaultError(self._task, slot, self._steps, problem) from cause

@@ -263,6 +263,8 @@ class Faulty(SyncVectorEnv):
             reward[1] = np.nan
         if self.wrong == "unbatched":
             observations = {name: part[0] for name, part in observations.items()}
+        if self.wrong == "info":
+            info = None
         if self.wrong == "outside":
             observations["place"][1] = 9
         return observations, reward, terminated, truncated, info
@@ -284,6 +286,7 @@ def test_an_unknown_autoreset_mode_is_named() -> None:
         ("", r"slot 0, step 4: a truncated episode needs its last observation in info..final_obs"),
         ("raises", "slot 0, step 1: step of the vector raised RuntimeError: the motor is on fire"),
         ("reward", "slot 1, step 1: the reward is nan"),
+        ("info", "slot 0, step 1: info of the vector is None; return a dict"),
         ("unbatched", "slot 0, step 1: the observations are no batch of 2"),
         ("outside", "slot 1, step 1: the observation's part 'place' is 9, outside of its space"),
     ],
