@@ -83,8 +83,10 @@ def import_asked(settings: Mapping[str, Any], *, source: str, imports: Iterable[
 
 
 def _listed(value: Any) -> list[str]:
-    """Return the names in a setting, which a library call may give as one text."""
-    return [name.strip() for name in value.split(",")] if isinstance(value, str) else list(value or ())
+    """Return the names in a setting, which a library call may give as one text; other values are refused later."""
+    if isinstance(value, str):
+        return [name.strip() for name in value.split(",")]
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list | tuple) else []
 
 
 def _failure(error: BaseException) -> str:

@@ -47,6 +47,15 @@ def test_files_run_one_after_the_other_and_end_in_a_report_each(tmp_path: Path) 
     assert all((out / "reports" / name / "index.html").is_file() for name in ("one", "two"))
 
 
+def test_settings_of_a_wrong_type_are_named_before_they_are_looked_at_for_modules(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text("settings: {imports: 5}\n")
+    refused = sweep(str(file), "--dry-run")
+    assert refused.returncode == 2
+    assert "imports must be a list of texts without empty ones, got 5" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
 def test_the_commands_for_a_batch_system_run_as_they_are(tmp_path: Path) -> None:
     file, out = tmp_path / "one.yaml", tmp_path / "out"
     file.write_text(FILE.format(title="one"))

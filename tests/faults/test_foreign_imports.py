@@ -148,6 +148,7 @@ def test_an_agent_needs_no_environment_and_a_torso_only_by_name(here: Path) -> N
         ({"suite": "gym:a.b:X-v0,Y-v0", "tasks": ("c:Z-v0?g=2:1",), "imports": ("d",)}, ("d", "a.b", "c")),
         ({"suite": "gym:CartPole-v1", "tasks": "x:A-v0, B-v0", "probe_task": "p:C-v0"}, ("x", "p")),
         ({"suite": "minatar", "tasks": ("breakout@1",)}, ()),
+        ({"suite": 5, "tasks": [1, None], "imports": 5, "wrappers": {"a:b": 1}, "environments": [3]}, ()),
     ],
 )
 def test_every_place_that_can_name_a_module_is_known(settings: dict[str, Any], modules: tuple[str, ...]) -> None:
