@@ -1,7 +1,8 @@
 """A sound environment, `Faulty-v0`, that misbehaves once when a test asks for it.
 
 A file named after the fault in the directory $FAULTS is the order; the environment that takes it renames it to
-`<fault>.taken`, so that one order makes one fault, in whichever process comes first.
+`<fault>.taken`, so that one order makes one fault, in whichever process comes first. While there is a file `always`,
+every step of every environment raises.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ class Faulty(gymnasium.Env[np.ndarray, Any]):
     def step(self, action: Any) -> Outcome:
         self.place += 1 if action else -1
         outcome = (self.see(), float(self.place == 20), self.place in (0, 20), False, {})
+        if (Path(os.environ.get("FAULTS", "/nowhere")) / "always").exists():
+            _raise(outcome)
         for name, misbehave in FAULTS.items():
             if (name != "hang-evaluation" or in_evaluator()) and ordered(name):
                 return misbehave(outcome)

@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ClearlError as error:
         if os.environ.get("CLEARL_DEBUG"):
             raise
-        print(f"clearl: {error}", file=sys.stderr)
+        print("\n".join([f"clearl: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("clearl: stopped", file=sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import torch
 
@@ -37,7 +38,7 @@ def _run(context: RunContext) -> None:
             run.begin()
         else:
             run.resume(saved)
-        with exits_raise():
+        with exits_raise(), run.state.saved_if_children_fail(run.salvage):
             run.loop()
     finally:
         run.close()
@@ -52,15 +53,20 @@ class _InlineRun:
         self.state = RunState(context)
         self.budget = FaultBudget.of(context.config)
         self.faults = RestartPolicy(self.budget)
+        self.round_frames = len(self.slots) * context.factory.layout.frames
+        self.acting = False
+        """True from the moment that a round is granted until its pairs have been read."""
         context.recorder.replay_by_task = lambda: [self.worker.replay_by_task()]
 
     def loop(self) -> None:
-        context, round_frames = self.context, len(self.slots) * self.context.factory.layout.frames
+        context = self.context
         while not self.state.finished:
+            if self.state.unsaved and context.plan.is_over(context.cursor.next_segment()):
+                self._checkpoint()  # the last evaluations may take an hour and fail
             if self.state.evaluation_due:
                 self._evaluate()
             self._switch_if_due()
-            grant = None if context.stop else context.cursor.grant(round_frames)
+            grant = None if context.stop else context.cursor.grant(self.round_frames)
             if grant is None:
                 return self._end()
             self._round(grant)
@@ -91,11 +97,14 @@ class _InlineRun:
 
     def _round(self, grant: Grant) -> None:
         context, version, tasks = self.context, self.context.learner.updates, grant.tasks
-        self.state.ended(grant.segment, sum_episodes(self.worker.act(tasks, self.new, grant.start_frames)))
+        self.acting = True
+        episodes = self.worker.act(tasks, self.new, grant.start_frames)
         self._mended("actor", self.worker.take_faults())
+        self.state.ended(grant.segment, sum_episodes(episodes))
         replay = self.worker.replay_counters()
         full = context.intake.take(Pairs(self.slots, self.new, self.worker.recall(), version))
         self.worker.remember(self.new)
+        self.acting = False
         for staging in full:
             for _phase in self.state.update(*context.intake.batch(staging), tasks, replay):
                 pass  # nothing else is to be done between phases
@@ -143,10 +152,19 @@ class _InlineRun:
             self.context.recorder.emit(summary_row({"evaluations": self.state.evaluations, "memory_nbytes": memory}))
         self._checkpoint()
 
+    def salvage(self) -> None:
+        """Save what was learnt until an environment failed for good; acting resumes with new episodes."""
+        if self.acting:
+            self.context.cursor.take_back(self.round_frames)
+        self._save(actor=None)
+
     def _checkpoint(self) -> None:
+        self._save(actor=self.worker.actor.state())
+
+    def _save(self, *, actor: dict[str, Any] | None) -> None:
         for shard in self.worker.shards:
             shard.sync()
-        self.state.save(shards=[shard.next_sequence for shard in self.worker.shards], actor=self.worker.actor.state())
+        self.state.save(shards=[shard.next_sequence for shard in self.worker.shards], actor=actor)
         self._release_replay()
 
     def _release_replay(self) -> None:

@@ -40,7 +40,8 @@ def run_loop(backend: Backend, context: RunContext, *, deaths: Sequence[str] = (
         try:
             for problem in deaths:
                 context.recorder.fault(context.learner, "learner", problem)
-            run.loop()
+            with run.state.saved_if_children_fail(run.salvage):
+                run.loop()
         finally:
             run.close()
 
@@ -199,7 +200,11 @@ class LearnerLoop:
             with self.watch(phase):
                 phase = next(phases, None)
             if phase is not None:
-                self._read()
+                try:
+                    self._read()
+                except WorkerError:
+                    _complete(phases)  # or the run could not be saved
+                    raise
 
     def _replay_counters(self) -> dict[str, int]:
         names = ("held", "bytes", "quarantined")
@@ -277,16 +282,32 @@ class LearnerLoop:
     def _stop(self) -> None:
         """Finish what is under way within seconds; grants that are not back by then are taken back."""
         if not self._settle(time.monotonic() + _STOP_S):
-            for worker in self.workers:
-                if worker.grant is not None:
-                    worker.supervisor.end()
-                    self.context.cursor.take_back(worker.round_frames)
+            self._take_back_grants()
+        self._save()
+
+    def _take_back_grants(self) -> None:
+        for worker in self.workers:
+            if worker.grant is not None:
+                worker.supervisor.end()
+                self.context.cursor.take_back(worker.round_frames)
+
+    def salvage(self) -> None:
+        """Save what was learnt until a child failed for good: the learner and the shards are sound."""
+        while self.waiting:  # pairs that have been read count as trained on
+            first = self.waiting.popleft()
+            if isinstance(first, _Switch):
+                self.evaluations.add_switch(first.segment)
+            else:
+                batch, mean_version = self.context.intake.batch(first.staging)
+                _complete(self.state.update(batch, mean_version, first.tasks, first.replay))
+        self._take_back_grants()
         self._save()
 
     def _finish(self) -> None:
         """Evaluate the last weights and pending switches at the end of the plan."""
         if self.state.segment < len(self.context.plan.segments):
             self.evaluations.add_switch(len(self.context.plan.segments))
+        self._save_before_the_end()
         self.evaluations.started = True
         while not self.context.stop and not self.evaluations.all_done():
             self._receive(_GLANCE_S)
@@ -298,6 +319,11 @@ class LearnerLoop:
             self.context.recorder.emit(summary_row(values))
         self._save()
 
+    def _save_before_the_end(self) -> None:
+        """Save before the last evaluation, which may take an hour and fail."""
+        if self.state.unsaved and self._settle():
+            self._save()
+
     def _processes(self) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, Any]]]:
         return self._seconds(), {child.supervisor.name: child.supervisor.health for child in self._children()}
 
@@ -305,6 +331,12 @@ class LearnerLoop:
         """Return the seconds of each process by activity."""
         children = {child.supervisor.name: dict(child.seconds) for child in self._children()}
         return {"learner": dict(self.watch.seconds), **children}
+
+
+def _complete(phases: Iterator[str]) -> None:
+    """Run an update to its end, with nothing between its phases."""
+    for _phase in phases:
+        pass
 
 
 def divide(slots: int, workers: int) -> list[list[int]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from clearl.acting.actor import EpisodeSums
 from clearl.acting.evaluator import Evaluation
-from clearl.errors import StorageError
+from clearl.errors import EnvironmentFaultError, StorageError, WorkerError
 from clearl.nets.network import as_module
 from clearl.runtimes.runtime import RunContext
 from clearl.storage.checkpoints import Saved, fitting
@@ -126,6 +127,29 @@ class RunState:
         """True if enough frames have passed since the last checkpoint."""
         every = self.context.config.checkpoint_every_frames
         return every is not None and self.context.learner.frames - self._checkpointed_frames >= every
+
+    @property
+    def unsaved(self) -> bool:
+        """True if the newest checkpoint does not hold all that was learnt."""
+        return self.context.learner.frames > self._checkpointed_frames
+
+    @contextmanager
+    def saved_if_children_fail(self, salvage: Callable[[], None]) -> Iterator[None]:
+        """Save the run with `salvage` if a worker, an evaluator or an environment fails for good in this block.
+
+        A run that was told to stop ends in order all the same: what signals a whole batch job reaches games, too.
+        """
+        try:
+            yield
+        except (EnvironmentFaultError, WorkerError) as error:
+            if self.context.stop:
+                return salvage()
+            if self.unsaved:
+                with suppress(StorageError):  # a full disk must not hide the original error
+                    salvage()
+            if frames := self._checkpointed_frames:
+                error.add_note(f"the newest checkpoint is of frame {frames:,}; the same command goes on from there")
+            raise
 
     def save(self, *, shards: Sequence[int], actor: dict[str, Any] | None) -> None:
         """Write a checkpoint; `shards` are the next sequences of all slots, and must be safe on disk already."""
