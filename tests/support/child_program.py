@@ -58,15 +58,17 @@ def _do(deed: str, *arguments: str) -> Iterator[Message]:
             os.write(1, b"x" * 999 + b"\n")
         os.write(1, b"the end\n")
         yield Ready((0,), 0)
-    elif deed == "map":  # a process of its own that has named shared memory mapped, as games have
+    elif deed == "map":  # a process and session of its own that has named shared memory mapped, as games have
         code = (
             "import mmap, sys, time; file = open(sys.argv[1], 'w+b'); file.truncate(4096); "
             "memory = mmap.mmap(file.fileno(), 4096); print('mapped', flush=True); time.sleep(600)"
         )
-        child = subprocess.Popen([sys.executable, "-c", code, arguments[0]], stdout=subprocess.PIPE)
+        command = [sys.executable, "-c", code, arguments[0]]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session="session" in arguments)
         assert child.stdout is not None
         child.stdout.readline()
         yield Ready((child.pid,), 0)
     elif deed == "spawn":  # a process of its own, which outlives it and holds whatever it can
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        command = [sys.executable, "-c", "import time; time.sleep(60)"]
+        child = subprocess.Popen(command, start_new_session="session" in arguments)
         yield Ready((child.pid,), 0)

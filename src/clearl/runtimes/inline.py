@@ -13,6 +13,7 @@ from clearl.errors import EnvironmentFaultError, WorkerError
 from clearl.learning.batching import Pairs
 from clearl.records.schema import summary_row
 from clearl.runtimes.host import cores
+from clearl.runtimes.local.guard import guarded
 from clearl.runtimes.loop import learner_threads
 from clearl.runtimes.runtime import RunContext, RunSpec
 from clearl.runtimes.state import RunState
@@ -26,7 +27,8 @@ from clearl.tasks.vectors import allow_env_threads
 def run_inline(spec: RunSpec) -> None:
     """Act, learn, evaluate, in turn."""
     allow_env_threads(cores())  # no other process acts meanwhile
-    with learner_threads(spec.config.learner_threads or torch.get_num_threads()), spec.open() as context:
+    threads = spec.config.learner_threads or torch.get_num_threads()
+    with learner_threads(threads), spec.open() as context, guarded():
         _run(context)
 
 

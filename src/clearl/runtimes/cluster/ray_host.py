@@ -18,6 +18,7 @@ from clearl.runtimes.cluster.backend import ActorLost, ActorRequest, ClusterBack
 from clearl.runtimes.cluster.driver import MakeBackend
 from clearl.runtimes.cluster.hosted import HostedLearner, HostedProgram, RunBundle
 from clearl.runtimes.cluster.ray import EVALUATOR_CPUS, WORKER_CPUS, needed_cpus
+from clearl.runtimes.local.guard import guarded
 from clearl.runtimes.loop import divide
 from clearl.runtimes.runtime import RunSpec
 
@@ -55,6 +56,11 @@ class RayTransport:
 
 
 class RayProgram(HostedProgram):
+    def __init__(self) -> None:
+        super().__init__()
+        self._guard = guarded()
+        self._guard.__enter__()  # for the life of the process: it ends by a kill
+
     def place(self) -> str:
         return ray.get_runtime_context().get_node_id()
 

@@ -5,6 +5,9 @@ process that outlives the run by a moment: it is told the process groups of all 
 when its connection closes. It also remembers which named shared memory they had mapped, as a game that ends by itself
 when its environment is gone leaves it behind. It runs as a plain script and imports little: it competes for the cores
 with the workers that start beside it.
+
+A program that leaves the process group (`setsid`, a daemon) is found by the variable `MARK` of its environment, which
+it inherits from its worker, and keeps when its parent is gone. That takes Linux, where /proc shows it.
 """
 
 from __future__ import annotations
@@ -17,9 +20,13 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 
+MARK = "CLEARL_MARK"
+"""The variable of the environment that names what a process of a run has started."""
+
 _SHARED_MEMORY = "/dev/shm/"
 _GONE_S = 2.0
 _CLOSE_S = 30.0
+_ROUNDS = 3  # what is killed may have started something a moment before
 _LOOK_EVERY_S, _LOOK_WHILE_BUILDING_S = 10.0, 0.05
 
 
@@ -40,17 +47,17 @@ class Guard:
     def pid(self) -> int:
         return self._process.pid
 
-    def watch(self, group: int) -> None:
-        """Kill this process group when the run is gone."""
-        self._tell(f"+{group}\n")
+    def watch(self, mark: str, group: int) -> None:
+        """Kill all that bears this mark, and its process group, when the run is gone; 0 is no group."""
+        self._tell(f"+{mark} {group}\n")
 
-    def look(self, group: int, *, building: bool) -> None:
+    def look(self, mark: str, *, building: bool) -> None:
         """Remember the shared memory that the group has mapped: it builds environments, or has built them."""
-        self._tell(f"{'~' if building else '='}{group}\n")
+        self._tell(f"{'~' if building else '='}{mark} 0\n")
 
-    def release(self, group: int) -> None:
+    def release(self, mark: str) -> None:
         """Forget a group that has ended, as its number may be reused; remove what is left of its shared memory."""
-        self._tell(f"-{group}\n")
+        self._tell(f"-{mark} 0\n")
 
     def close(self) -> None:
         """End the guard, and what it still watches."""
@@ -72,12 +79,44 @@ class Guard:
             os.write(self._process.stdin.fileno(), line.encode())
 
 
-def end_group(group: int, known: Iterable[str] = ()) -> None:
-    """Kill a process group, and remove the named shared memory that only its processes had mapped, `known` or now."""
-    members = list(_members(group))
-    names = {*known, *(name for pid in members for name in _mapped(pid))}
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
+def new_mark() -> str:
+    """Return a mark that no other process bears."""
+    return os.urandom(8).hex()
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[None]:
+    """End what this process starts in the block when the block ends, or when the process does."""
+    guard, mark, before = Guard(), new_mark(), os.environ.get(MARK)
+    guard.watch(mark, 0)
+    os.environ[MARK] = mark
+    try:
+        yield
+    finally:
+        del os.environ[MARK]
+        if before is not None:
+            os.environ[MARK] = before
+        guard.close()
+
+
+def end_group(mark: str, group: int, known: Iterable[str] = ()) -> None:
+    """Kill a process group and all that bears the mark, and remove the named shared memory that only they had mapped.
+
+    That is what they have mapped now, and what is `known`.
+    """
+    members, names = set[int](), set(known)
+    for _ in range(_ROUNDS):
+        found = set(_members(mark, group)) - members
+        names |= {name for pid in found for name in _mapped(pid)}
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if group:
+                os.killpg(group, signal.SIGKILL)
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if not found:
+            break
+        members |= found
     if names:
         deadline = time.monotonic() + _GONE_S
         while time.monotonic() < deadline and any(_mapped(pid) for pid in members):
@@ -99,12 +138,21 @@ def _pids() -> Iterator[int]:
         yield from (int(entry) for entry in os.listdir("/proc") if entry.isdigit())
 
 
-def _members(group: int) -> Iterator[int]:
+def _members(mark: str, group: int) -> Iterator[int]:
+    """Yield the processes of a group, and those that bear the mark; each is left out if empty."""
     for pid in _pids():
         with contextlib.suppress(OSError, IndexError, ValueError):
-            # After the command in parentheses: state, parent, process group.
-            if int(_read(f"/proc/{pid}/stat").rpartition(")")[2].split()[2]) == group:
+            if (group and _group(pid) == group) or (mark and _bears(pid, mark)):
                 yield pid
+
+
+def _bears(pid: int, mark: str) -> bool:
+    return f"{MARK}={mark}" in _read(f"/proc/{pid}/environ").split("\0")
+
+
+def _group(pid: int) -> int:
+    # After the command in parentheses: state, parent, process group.
+    return int(_read(f"/proc/{pid}/stat").rpartition(")")[2].split()[2])
 
 
 def _mapped(pid: int) -> set[str]:
@@ -122,23 +170,23 @@ def _read(path: str) -> str:
 
 
 class _Watch:
-    """The groups of a run, and the shared memory that each was seen to have mapped."""
+    """The process group of each mark of a run, and the shared memory that it was seen to have mapped."""
 
     def __init__(self) -> None:
-        self.groups: dict[int, set[str]] = {}
-        self._building: set[int] = set()
+        self.groups: dict[str, tuple[int, set[str]]] = {}
+        self._building: set[str] = set()
 
-    def obey(self, order: str, group: int) -> None:
+    def obey(self, order: str, mark: str, group: int) -> None:
         """`+` a group begins, `~` it builds environments, `=` it has built them, `-` it has ended."""
-        self._building.discard(group)
+        self._building.discard(mark)
         if order == "+":
-            self.groups[group] = set()
+            self.groups[mark] = group, set()
         elif order == "-":
-            _remove(self.groups.pop(group, set()))
+            _remove(self.groups.pop(mark, (0, set[str]()))[1])
         elif order == "~":
-            self._building.add(group)
+            self._building.add(mark)
         else:
-            self._look(group)
+            self._look(mark)
 
     @property
     def wait_s(self) -> float:
@@ -146,12 +194,13 @@ class _Watch:
 
     def look(self) -> None:
         """Look at the groups that build, or at all where none does."""
-        for group in self._building or list(self.groups):
-            self._look(group)
+        for mark in self._building or list(self.groups):
+            self._look(mark)
 
-    def _look(self, group: int) -> None:
-        seen = {name for pid in _members(group) for name in _mapped(pid)}
-        self.groups.setdefault(group, set()).update(seen)
+    def _look(self, mark: str) -> None:
+        group, names = self.groups.get(mark, (0, set[str]()))
+        if group:  # marks are looked for at the end only: that is not cheap enough for twenty times a second
+            names.update(name for pid in _members("", group) for name in _mapped(pid))
 
 
 def main() -> None:
@@ -168,9 +217,10 @@ def main() -> None:
             break
         *lines, unread = (unread + data).split(b"\n")
         for line in lines:
-            watch.obey(chr(line[0]), int(line[1:]))
-    for group, known in watch.groups.items():
-        end_group(group, known)
+            mark, group = line[1:].decode().split()
+            watch.obey(chr(line[0]), mark, int(group))
+    for mark, (group, known) in watch.groups.items():
+        end_group(mark, group, known)
 
 
 if __name__ == "__main__":

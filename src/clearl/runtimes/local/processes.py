@@ -18,7 +18,7 @@ from clearl.config import RunConfig
 from clearl.runtimes.host import ALLOCATOR_ENVIRONMENT, anonymous_file, cores, exit_in_words
 from clearl.runtimes.local.channel import Channel
 from clearl.runtimes.local.child import PRINTED_AT, PRINTED_BYTES, USER_ENVIRONMENT
-from clearl.runtimes.local.guard import Guard, end_group
+from clearl.runtimes.local.guard import MARK, Guard, end_group, new_mark
 from clearl.runtimes.messages import Alive, ChannelClosed, Message, Setup, pack, unpack
 from clearl.storage.cgroups import MemoryGroups
 
@@ -42,18 +42,18 @@ class LocalProcess:
         ours, theirs = Channel.pair()
         arguments = [str(os.getpid()), str(theirs.fileno()), *modules]
         self.channel, self._guard, self._output = ours, guard, _Output()
-        self._building = False
+        self._building, self._mark = False, new_mark()
         try:
             # A process group of its own: Ctrl-C reaches the parent only, and `end` reaches what the child started.
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-X", "faulthandler", "-m", "clearl.runtimes.local.child", *arguments],
                 stdin=subprocess.DEVNULL, stdout=self._output.descriptor, stderr=self._output.descriptor,
-                pass_fds=[theirs.fileno()], process_group=0, env=_environment(),
+                pass_fds=[theirs.fileno()], process_group=0, env=_environment(self._mark),
             )  # fmt: skip
         finally:
             theirs.close()
         if guard is not None:
-            guard.watch(self._process.pid)
+            guard.watch(self._mark, self._process.pid)
 
     def begin(self, setup: Setup, shared: Sequence[SharedPairs | SharedWeights]) -> None:
         """Send the setup and the shared memory to the child."""
@@ -84,7 +84,7 @@ class LocalProcess:
         for message in messages:
             building = isinstance(message, Alive) and message.building
             if building != self._building and self._guard is not None:
-                self._guard.look(self._process.pid, building=building)
+                self._guard.look(self._mark, building=building)
             self._building = building
 
     def has_exited(self) -> bool:
@@ -99,10 +99,10 @@ class LocalProcess:
         while not (by_itself := self.has_exited()) and time.monotonic() < deadline:
             time.sleep(_GLANCE_S)
         if self._process.returncode is None:
-            end_group(self._process.pid)  # before it is reaped, its number cannot belong to anyone else
+            end_group(self._mark, self._process.pid)  # before it is reaped, its number cannot belong to anyone else
         code = self._process.wait()
         if self._guard is not None:
-            self._guard.release(self._process.pid)
+            self._guard.release(self._mark)
         self._output.close()
         self.channel.close()
         return code if by_itself else None
@@ -209,15 +209,20 @@ class ProcessPool:
         self._guard.close()
 
 
-def _environment() -> dict[str, str]:
-    """Return the parent's variables with one thread for each library and the same modules to import.
+def _environment(mark: str) -> dict[str, str]:
+    """Return the parent's variables with one thread for each library, the same modules to import, and the mark.
 
     The child restores the user's own values once its libraries are loaded: environments start programs, too.
     """
     path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     ours = {**ALLOCATOR_ENVIRONMENT, **threads, "PYTHONPATH": path}
-    return {**os.environ, **ours, USER_ENVIRONMENT: json.dumps({name: os.environ.get(name) for name in ours})}
+    return {
+        **os.environ,
+        **ours,
+        MARK: mark,
+        USER_ENVIRONMENT: json.dumps({name: os.environ.get(name) for name in ours}),
+    }
 
 
 _CHILD_MODULES = ("clearl.runtimes.programs", "clearl.runtimes.local.shared_memory")

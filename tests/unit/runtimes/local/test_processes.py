@@ -134,9 +134,10 @@ def test_the_ring_holds_the_last_that_was_printed(sizes: tuple[int, ...]) -> Non
     assert output.last() == whole[-PRINTED_BYTES:] + b"native"
 
 
+@pytest.mark.parametrize("place", ["group", "session"])
 @pytest.mark.parametrize("kill", [False, True])
-def test_what_an_environment_started_ends_with_the_run_and_leaves_no_shared_memory(kill: bool, tmp_path: Path) -> None:
-    name = f"/dev/shm/clearl-test-{os.getpid()}-{kill}"
+def test_what_an_environment_started_ends_with_the_run_and_leaves_no_shared_memory(kill: bool, place: str) -> None:
+    name = f"/dev/shm/clearl-test-{os.getpid()}-{kill}-{place}"
     run = f"""
 import os, select, signal, sys
 from clearl.runtimes.local.processes import ProcessPool
@@ -149,7 +150,7 @@ def poll():
         select.select([child.channel], [], [], 10)
     return messages[0]
 poll()
-child.send(Produce(("map", {name!r})))
+child.send(Produce(("map", {name!r}, {place!r})))
 print(poll().sequences[0], flush=True)
 if {kill}:
     os.kill(os.getpid(), signal.SIGKILL)
@@ -210,9 +211,10 @@ def test_a_fault_of_an_environment_comes_with_the_environments_own_traceback(chi
     assert 'raise RuntimeError("the motor is on fire")' in failed.traceback
 
 
-def test_what_a_child_started_ends_with_it(child: LocalProcess) -> None:
+@pytest.mark.parametrize("place", ["group", "session"])
+def test_what_a_child_started_ends_with_it(child: LocalProcess, place: str) -> None:
     poll(child)
-    child.send(Produce(("spawn",)))
+    child.send(Produce(("spawn", place)))
     message = poll(child)
     assert isinstance(message, Ready) and is_running(message.sequences[0])
     os.kill(child.pid, signal.SIGKILL)
