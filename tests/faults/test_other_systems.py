@@ -32,7 +32,7 @@ builtins.open = io.open = without_linux(io.open)
 os.listdir = without_linux(os.listdir)
 os.stat = without_linux(os.stat)
 for name in ("memfd_create", "sched_getaffinity", "sched_setaffinity", "pipe2", "fdatasync", "posix_fadvise",
-             "posix_fallocate", "copy_file_range", "eventfd", "pidfd_open", "splice"):
+             "posix_fallocate", "copy_file_range", "eventfd", "pidfd_open", "splice", "waitid", "P_PID", "WNOWAIT"):
     if hasattr(os, name):
         delattr(os, name)
 sys.platform = "darwin"

@@ -91,7 +91,15 @@ class LocalProcess:
         """Return whether it is dead, reaped or not."""
         if self._process.returncode is not None:
             return True
+        if not hasattr(os, "waitid"):  # macOS, before Python 3.13
+            return self._has_been_reaped()
         return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def _has_been_reaped(self) -> bool:
+        if self._process.poll() is None:
+            return False
+        end_group(self._mark, self._process.pid)  # at once, before its number is given to another
+        return True
 
     def end(self, patience_s: float = 0.0) -> int | None:
         """End the child and its process group for certain; return its exit code, None where it had to be killed."""

@@ -223,6 +223,21 @@ def test_what_a_child_started_ends_with_it(child: LocalProcess, place: str) -> N
     assert not is_running(message.sequences[0]) or wait_until_gone(message.sequences[0], 5) is None
 
 
+def test_without_waitid_a_child_is_seen_to_end_and_what_it_started_ends_with_it(
+    child: LocalProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """macOS has it from Python 3.13 on."""
+    monkeypatch.delattr(os, "waitid")
+    poll(child)
+    child.send(Produce(("spawn",)))
+    message = poll(child)
+    assert isinstance(message, Ready) and not child.has_exited()
+    child.send(Produce(("exit", "3")))
+    hear_the_end(child)
+    assert child.end(patience_s=10) == 3
+    assert not is_running(message.sequences[0]) or wait_until_gone(message.sequences[0], 5) is None
+
+
 PARENT = """
 import os, select, sys, time
 from clearl.runtimes.messages import Setup
