@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+from contextlib import ExitStack
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import pytest
 from whole_runs import context, small_config
 
 from clearl.config import RunConfig, from_yaml
@@ -81,3 +84,43 @@ def test_of_two_starts_at_once_one_trains(tmp_path: Path) -> None:
             codes = [process.exitcode for process in both]
             assert sorted(map(str, codes)) == ["0", str(REFUSED)], codes
             assert_one_run(out, 1 + codes.index(0))
+
+
+def test_who_is_refused_does_not_remove_the_directory_that_another_has_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other is still at its checks: its directory is empty."""
+    out, make = tmp_path / "run", run_dir.make_directory
+    with ExitStack() as other:
+
+        def come_second(path: Path) -> None:
+            make(path)
+            other.enter_context(run_dir.locked_directory(path))
+
+        monkeypatch.setattr(run_dir, "make_directory", come_second)
+        with pytest.raises(RunDirectoryError, match="is being trained"), run_dir.claimed_directory(out):
+            pass
+        assert out.is_dir()
+
+
+def test_a_directory_that_vanishes_before_it_is_locked_is_not_trained_into(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two runs would have a lock each, one of them on a directory that is gone."""
+    out, lock = tmp_path / "run", fcntl.flock
+
+    def lose_first(descriptor: int, operation: int) -> None:
+        out.rmdir()
+        out.mkdir()
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", lose_first)
+    with pytest.raises(RunDirectoryError, match="has just been removed by another"), run_dir.claimed_directory(out):
+        pass
+
+
+def test_what_a_failing_start_made_is_removed_while_it_is_locked(tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "run"
+    with pytest.raises(RuntimeError), run_dir.claimed_directory(out):
+        raise RuntimeError
+    assert not out.parent.exists()

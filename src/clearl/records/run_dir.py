@@ -11,7 +11,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args
 from clearl.errors import CorruptFileError, RunDirectoryError, os_problem
 from clearl.records.parts import remove_parts
 from clearl.records.schema import METRICS_FILE, VERSION, plain, seal, unseal
-from clearl.storage.files import read_plain, write_atomically
+from clearl.storage.files import is_at, read_plain, write_atomically
 
 Status = Literal["running", "finished", "interrupted", "failed"]
 
@@ -170,12 +170,18 @@ def claimed_directory(path: Path) -> Iterator[None]:
     """
     with _named_errors():
         missing = [place for place in (path, *path.parents) if not place.exists()]
-    try:
+    with _removed_if_it_fails(missing):
         make_directory(path)
-        with locked_directory(path):
-            yield
+    with locked_directory(path), _removed_if_it_fails(missing):  # never without the lock: another may hold it
+        yield
+
+
+@contextlib.contextmanager
+def _removed_if_it_fails(places: Sequence[Path]) -> Iterator[None]:
+    try:
+        yield
     except BaseException:
-        for place in missing:
+        for place in places:
             with contextlib.suppress(OSError):  # not empty: it is in use
                 place.rmdir()
         raise
@@ -195,6 +201,8 @@ def locked_directory(path: Path) -> Iterator[None]:
             ) from None
         except OSError as error:
             raise RunDirectoryError(os_problem(error, path)) from error
+        if not is_at(directory, path):
+            raise RunDirectoryError(f"{path} has just been removed by another command; give this one again")
         yield
     finally:
         os.close(directory)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from clearl.errors import CorruptFileError, StorageError
-from clearl.storage.files import storage_error, storage_errors, sync_directory
+from clearl.storage.files import is_at, storage_error, storage_errors, sync_directory
 from clearl.storage.tree_codec import decode_arrays, decode_json, encode_tree
 
 GENERATIONS = 2
@@ -267,22 +267,11 @@ def _locked_directory(path: Path, *, wait: bool = True) -> Iterator[None]:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_at(fd, path):
+            if is_at(fd, path):  # an older clearl may have removed it before it was locked
                 yield
                 return
         finally:
             os.close(fd)
-
-
-def _is_at(fd: int, path: Path) -> bool:
-    """Return whether the open directory is still the one at `path`.
-
-    An older clearl may have removed it before it was locked.
-    """
-    try:
-        return os.path.samestat(os.fstat(fd), os.stat(path))
-    except FileNotFoundError:
-        return False
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -59,6 +59,14 @@ def sync_directory(path: Path | str) -> None:
         os.close(directory)
 
 
+def is_at(descriptor: int, path: Path) -> bool:
+    """Return whether an open directory is still the one at `path`: another process may have removed it."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
 def storage_error(path: Path | str, error: OSError, *, needed: int = 0, then: str = "") -> StorageError:
     """Return the error for a write that failed; `then` says what becomes of the run."""
     text = os_problem(error, path)
