@@ -20,14 +20,16 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from clearl.errors import ConfigError
+from clearl.storage.cgroups import CpuGroups
 
 if TYPE_CHECKING:  # a child process imports this file first, and must be quick
     from clearl.config import RunConfig
 
 
 def cores() -> int:
-    """Count the cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Count the cores that this process may use: by its affinity, and by the CPU quota of a container or batch job."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(allowed, CpuGroups().cores() or allowed)
 
 
 _TRIM_THRESHOLD_BYTES = 1 << 35

@@ -27,7 +27,7 @@ from clearl.tasks.vectors import allow_env_threads
 def run_inline(spec: RunSpec) -> None:
     """Act, learn, evaluate, in turn."""
     allow_env_threads(cores())  # no other process acts meanwhile
-    threads = spec.config.learner_threads or torch.get_num_threads()
+    threads = spec.config.learner_threads or min(cores(), torch.get_num_threads())
     with learner_threads(threads), spec.open() as context, guarded():
         _run(context)
 

@@ -72,6 +72,15 @@ class FakeClock:
         return self.now
 
 
+@pytest.mark.parametrize(("quota", "cores"), [(None, 8), (2, 2), (64, 8)])
+def test_cores_are_those_of_the_affinity_and_of_the_quota(
+    quota: int | None, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
+    monkeypatch.setattr(host.CpuGroups, "cores", lambda self: quota)
+    assert host.cores() == cores
+
+
 @pytest.mark.parametrize(
     ("sent", "ended_by"),
     [

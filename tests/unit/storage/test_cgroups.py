@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clearl.storage.cgroups import MemoryGroups
+from clearl.storage.cgroups import CpuGroups, MemoryGroups
 
 
 def lay_out(tmp_path: Path, membership: str, files: dict[str, str]) -> MemoryGroups:
@@ -56,3 +56,24 @@ def test_without_a_group_those_of_the_machine_are(tmp_path: Path) -> None:
     groups = lay_out(tmp_path, "0::/\n", {})
     (tmp_path / "vmstat").write_text("pgfault 12\noom_kill 7\n")
     assert groups.oom_kills() == 7
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "cores"),
+    [
+        ("0::/job/step\n", {"job/step/cpu.max": "max 100000\n", "job/cpu.max": "200000 100000\n"}, 2),
+        ("0::/job/step\n", {"job/step/cpu.max": "150000 100000\n", "job/cpu.max": "400000 100000\n"}, 2),
+        ("0::/\n", {"cpu.max": "50000 100000\n"}, 1),
+        ("0::/docker/0123\n", {"cpu.max": "300000 100000\n"}, 3),
+        ("0::/a\n", {"a/cpu.max": "max 100000\n"}, None),
+        ("0::/a\n", {"a/cpu.max": "nonsense\n"}, None),
+        ("4:cpu,cpuacct:/a\n", {"cpu/a/cpu.cfs_quota_us": "400000\n", "cpu/a/cpu.cfs_period_us": "100000\n"}, 4),
+        ("4:cpu,cpuacct:/a\n", {"cpu/a/cpu.cfs_quota_us": "-1\n", "cpu/a/cpu.cfs_period_us": "100000\n"}, None),
+        ("0::/a\n", {}, None),
+    ],
+)
+def test_a_quota_of_cpu_time_is_a_number_of_cores(
+    membership: str, files: dict[str, str], cores: int | None, tmp_path: Path
+) -> None:
+    groups = lay_out(tmp_path, membership, files)
+    assert CpuGroups(groups.root, groups.membership).cores() == cores
