@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from clearl.config import RunConfig
+from clearl.errors import WorkerError
 from clearl.runtimes.host import ALLOCATOR_ENVIRONMENT, anonymous_file, cores, exit_in_words
 from clearl.runtimes.local.channel import Channel
 from clearl.runtimes.local.child import PRINTED_AT, PRINTED_BYTES, USER_ENVIRONMENT
@@ -29,6 +30,7 @@ _KEPT_OUTPUT_BYTES = 1 << 14
 _MOST_OUTPUT_BYTES = 1 << 20
 _APPENDED_AT = PRINTED_AT + PRINTED_BYTES
 _GLANCE_S = 0.005
+_KILLED_S = 30.0
 
 
 class LocalProcess:
@@ -108,7 +110,13 @@ class LocalProcess:
             time.sleep(_GLANCE_S)
         if self._process.returncode is None:
             end_group(self._mark, self._process.pid)  # before it is reaped, its number cannot belong to anyone else
-        code = self._process.wait()
+        try:
+            code = self._process.wait(_KILLED_S)
+        except subprocess.TimeoutExpired:
+            raise WorkerError(
+                f"process {self.pid} was killed and does not end: it waits in the kernel for a device or a network "
+                "file system that does not answer. Another in its place could not open the same replay"
+            ) from None
         if self._guard is not None:
             self._guard.release(self._mark)
         self._output.close()

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from clearl.errors import WorkerError
 from clearl.runtimes.local import processes
 from clearl.runtimes.local.child import PRINTED_BYTES, USER_ENVIRONMENT, Printed
 from clearl.runtimes.local.processes import LocalProcess, ProcessPool, exit_in_words
@@ -236,6 +237,20 @@ def test_without_waitid_a_child_is_seen_to_end_and_what_it_started_ends_with_it(
     hear_the_end(child)
     assert child.end(patience_s=10) == 3
     assert not is_running(message.sequences[0]) or wait_until_gone(message.sequences[0], 5) is None
+
+
+def test_a_child_that_waits_in_the_kernel_for_ever_is_named_instead_of_waited_for(
+    child: LocalProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGSTOP in place of state D: with `end_group` gone it outlives its end as well."""
+    monkeypatch.setattr(processes, "_KILLED_S", 0.05)
+    os.kill(child.pid, signal.SIGSTOP)
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(WorkerError, match=f"process {child.pid} was killed and does not"),
+    ):
+        patch.setattr(processes, "end_group", lambda *_: None)
+        child.end()
 
 
 PARENT = """
