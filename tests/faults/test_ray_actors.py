@@ -33,7 +33,7 @@ def test_killed_and_hanging_workers_are_replaced_and_nothing_is_lost_or_counted_
     run(settings, out, console=False, listeners=[at_updates(strike)])
     assert_counts(out)
     assert [(row["worker"], row["problem"]) for row in rows(out, "fault")] == [
-        ("worker-0", "died: its worker process has died"),
+        ("worker-0", "died: its worker process has died while it worked on breakout"),
         ("worker-1", "said nothing for 4 s (worker_timeout_s) and was killed"),
     ]
     assert [row["worker"] for row in rows(out, "restart")] == ["worker-0", "worker-1"]
@@ -131,6 +131,19 @@ def test_a_learner_that_dies_again_and_again_ends_the_run(
     wait_for_end([*deaths, *(children[name].pid for name in WORKERS)])
 
 
+def test_environments_that_end_their_process_again_and_again_end_the_run(cluster: Any, tmp_path: Path) -> None:
+    leaving = {"suite": "gym:Leaving-v0", "tasks": (), "torso": "mlp", "imports": ("faulty_envs",)}
+    settings = ray_config(**leaving, fault_budget=1, restart_backoff_s=0.01, frames_per_visit=10**6)
+    died = r": died: its worker process has died while it worked on Leaving-v0"
+    with pytest.raises(WorkerError, match=rf"worker-\d failed more than 1 times in 10 minutes .*{died}") as caught:
+        run(settings, tmp_path / "run", console=False)
+    assert len(rows(tmp_path / "run", "fault")) <= 3
+    saved = state(tmp_path / "run")["learner"]["state"]["counters"]["frames"]
+    assert caught.value.__notes__ == [
+        f"the newest checkpoint is of frame {saved:,}; the same command goes on from there"
+    ]
+
+
 def test_a_node_dies_and_its_worker_goes_on_elsewhere_with_the_loss_counted(
     cluster: Any, children: dict[str, Placed], tmp_path: Path
 ) -> None:
@@ -157,7 +170,8 @@ def test_twenty_killed_and_five_stopped_workers(
     cluster: Any, children: dict[str, Placed], tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     rounds, every, strikes = 330, 12, 25
-    settings, out = ray_config(worker_timeout_s=2.0, frames_per_visit=rounds * SLOTS * STEPS), tmp_path / "run"
+    more = {"fault_budget": strikes, "frames_per_visit": rounds * SLOTS * STEPS}
+    settings, out = ray_config(worker_timeout_s=2.0, **more), tmp_path / "run"
     deeds = {
         every * (number + 1): lambda number=number: os.kill(
             children[WORKERS[number % 2]].pid, signal.SIGSTOP if number % 5 == 4 else signal.SIGKILL

@@ -97,4 +97,17 @@ def ordered(fault: str) -> bool:
     return True
 
 
+class Leaving(Faulty):
+    """Ends its process, without a word, after 200 steps of all that it holds."""
+
+    steps = 0
+
+    def step(self, action: Any) -> Outcome:
+        Leaving.steps += 1
+        if Leaving.steps == 200:
+            os._exit(3)
+        return super().step(action)
+
+
 gymnasium.register("Faulty-v0", entry_point=f"{__name__}:Faulty")
+gymnasium.register("Leaving-v0", entry_point=f"{__name__}:Leaving")

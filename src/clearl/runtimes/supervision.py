@@ -236,8 +236,9 @@ class Supervisor:
         assert self._process is not None
         process, code = self._process, self.end(_EXIT_S)
         words, is_fault = process.exit_reason(code)
-        if code is not None and code >= 0:
-            words += f" while it worked on {', '.join(self.tasks) or 'nothing'}: environment code that calls exit?"
+        if is_fault and (code is None or code >= 0):
+            words += f" while it worked on {', '.join(self.tasks) or 'nothing'}"
+            words += "" if code is None else ": environment code that calls exit?"
         printed = f"the last it printed:\n{process.output()}" if process.output() else ""
         self.lost(words, is_fault=is_fault, details=printed)
 

@@ -184,6 +184,19 @@ def test_two_workers_with_the_same_fault_before_any_work_end_the_run() -> None:
         stage.says(elsewhere, to=other)
 
 
+def test_a_death_without_an_exit_code_names_the_tasks_if_the_process_may_be_to_blame(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = Stage()
+    stage.supervisor.tasks = ("a", "b")
+    for is_fault in (True, False):
+        monkeypatch.setattr(FakeChild, "exit_reason", lambda self, code, f=is_fault: ("died", f))
+        monkeypatch.setattr(FakeChild, "end", lambda self, patience_s=0.0: None)
+        stage.start()
+        stage.says(-1)
+    assert stage.faults == ["worker-0: died while it worked on a, b", "worker-0: died"]
+
+
 def test_an_abort_before_any_work_counts_as_a_fault_with_what_was_printed() -> None:
     stage = Stage()
     stage.start()

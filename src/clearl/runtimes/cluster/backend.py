@@ -25,7 +25,11 @@ Ask = Callable[[Any], Any]
 
 
 class ActorLost(Exception):
-    """The process behind a call has exited; says why."""
+    """The process behind a call has exited; says why, and whether that may be a fault of its own."""
+
+    def __init__(self, why: str, *, is_fault: bool = True) -> None:
+        super().__init__(why)
+        self.is_fault = is_fault
 
 
 class RemoteActor(Protocol):
@@ -141,7 +145,7 @@ class ActorProcess:
         self._call: Call | None = None
         self._asked: Call | None = None
         self._asked_at, self._beats = 0.0, 0
-        self._death = "died"
+        self._death, self._is_fault = "died", True
         self._begun: RemoteActor | None = None
         self._name, self._shared = "", tuple[Any, ...]()
         self.node: str
@@ -200,7 +204,8 @@ class ActorProcess:
         try:
             return self._transport.answer(call)
         except Exception as error:  # errors of the child's own work come as answers: here the process itself failed
-            self._death = str(error) if isinstance(error, ActorLost) else f"died: {error!r}"
+            lost = error if isinstance(error, ActorLost) else ActorLost(f"died: {error!r}")
+            self._death, self._is_fault = str(lost), lost.is_fault
             raise ChannelClosed from error
 
     def end(self, patience_s: float = 0.0) -> int | None:
@@ -214,8 +219,8 @@ class ActorProcess:
         return None
 
     def exit_reason(self, code: int | None) -> tuple[str, bool]:
-        """Return why it exited; the cause of an exit elsewhere is unknown, so none is the worker's own fault."""
-        return self._death, False
+        """Return why it exited, and whether the process itself is to blame: it is, unless it went with its node."""
+        return self._death, self._is_fault
 
     def output(self) -> str:
         return ""

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import ray
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from clearl.errors import ConfigError
@@ -49,7 +49,7 @@ class RayTransport:
         except RayTaskError as error:
             raise error.cause from error
         except RayError as error:
-            raise ActorLost(in_words(error)) from error
+            raise lost(error) from error
 
     def publish(self, value: Any) -> Any:
         return ray.put(value)
@@ -85,6 +85,18 @@ class RayHost:
         return partial(ClusterBackend, self.transport, check_nodes(self._spec, self.bundle))
 
 
+def lost(error: RayError) -> ActorLost:
+    """Translate Ray's error for a call whose process is gone.
+
+    Ray knows no exit codes: environment code that exits, a crash and a SIGKILL look the same to it, and count as
+    faults. What happens to a node does not.
+    """
+    if isinstance(error, OutOfMemoryError):
+        return ActorLost("was killed by Ray, as its node ran out of memory (give fewer --workers or --slots)")
+    why = in_words(error)
+    return ActorLost(why, is_fault=why.endswith(_PROCESS_DIED))
+
+
 def in_words(error: RayError) -> str:
     """Return the one sentence of Ray's message that says why."""
     text = " ".join(str(error).split())
@@ -92,6 +104,7 @@ def in_words(error: RayError) -> str:
     return f"died: {found[1] if found else text[:200]}"
 
 
+_PROCESS_DIED = "its worker process has died"
 _LOOK_S = 120.0
 
 

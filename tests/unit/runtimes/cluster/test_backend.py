@@ -110,16 +110,20 @@ def test_a_child_that_no_longer_progresses_gives_no_sign() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "words"), [(ActorLost("died: its node has gone"), "died: its node has gone"),
-                         (OSError("disk full"), "died: OSError('disk full')")],
-)  # fmt: skip
-def test_a_lost_child_says_why(error: Exception, words: str) -> None:
+    ("error", "words", "is_fault"),
+    [
+        (ActorLost("died: its node has gone", is_fault=False), "died: its node has gone", False),
+        (ActorLost("died: its process has gone"), "died: its process has gone", True),
+        (OSError("disk full"), "died: OSError('disk full')", True),
+    ],
+)
+def test_a_lost_child_says_why_and_whether_it_is_to_blame(error: Exception, words: str, is_fault: bool) -> None:
     backend, child, _ = make(Host(error=error))
     poll(backend, child, Ready)
     child.send(Sync())
     with pytest.raises(ChannelClosed):
         poll(backend, child, Synced)
-    assert child.exit_reason(child.end()) == (words, False)
+    assert child.exit_reason(child.end()) == (words, is_fault)
 
 
 def test_a_killed_child_is_heard_no_more() -> None:
@@ -129,7 +133,7 @@ def test_a_killed_child_is_heard_no_more() -> None:
     child.end()
     with pytest.raises(ChannelClosed):
         child.poll()
-    assert child.exit_reason(None) == (DEATH, False)
+    assert child.exit_reason(None) == (DEATH, True)
 
 
 def test_a_worker_goes_back_to_its_replay_and_from_then_on_to_where_it_was() -> None:
