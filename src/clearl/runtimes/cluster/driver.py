@@ -16,6 +16,7 @@ from clearl.runtimes.runtime import RunContext, RunSpec
 from clearl.runtimes.supervision import FaultBudget, RestartPolicy
 
 _ARRIVAL_S = 120.0
+_GLANCE_S = 0.2
 _LEAST_PATIENCE_S = 10.0
 
 MakeBackend = Callable[[RunContext, Ask], Backend]
@@ -98,8 +99,11 @@ class Driver:
     def _arrival(self, learner: RemoteActor, address: str) -> int:
         """Wait for the learner's process and return its id; refuse one that does not see the run directory."""
         with NamedTemporaryFile(dir=self._spec.run_dir.absolute(), prefix=".") as mark:
-            call = learner.call("arrive", mark.name)
-            if not self._transport.arrived([call], _ARRIVAL_S):
+            call, deadline = learner.call("arrive", mark.name), time.monotonic() + _ARRIVAL_S
+            while not self._transport.arrived([call], _GLANCE_S) and time.monotonic() < deadline:
+                if self._spec.stop:
+                    raise KeyboardInterrupt  # before anything was trained
+            if not self._transport.arrived([call], 0.0):
                 raise ConfigError(
                     f"no learner could be started within {_ARRIVAL_S:g} s: is the GPU taken by another run?"
                 )

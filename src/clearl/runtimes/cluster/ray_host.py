@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from clearl.runtimes.cluster.backend import ActorLost, ActorRequest, ClusterBack
 from clearl.runtimes.cluster.driver import MakeBackend
 from clearl.runtimes.cluster.hosted import HostedLearner, HostedProgram, RunBundle
 from clearl.runtimes.cluster.ray import EVALUATOR_CPUS, WORKER_CPUS, needed_cpus
+from clearl.runtimes.host import StopFlag
 from clearl.runtimes.local.guard import guarded
 from clearl.runtimes.loop import divide
 from clearl.runtimes.runtime import RunSpec
@@ -105,7 +107,7 @@ def in_words(error: RayError) -> str:
 
 
 _PROCESS_DIED = "its worker process has died"
-_LOOK_S = 120.0
+_LOOK_S, _GLANCE_S = 120.0, 0.2
 
 
 def check_nodes(spec: RunSpec, bundle: Any) -> ClusterPlan:
@@ -128,7 +130,8 @@ def _probe_nodes(spec: RunSpec, bundle: Any) -> dict[str, set[int]]:
     look = ray.remote(num_cpus=0, max_retries=0)(hosted.probe_node)
     for node, answer in [(node, look.options(**on_node(node)).remote(*asked)) for node in nodes]:
         try:
-            problem, slots = ray.get(answer, timeout=_LOOK_S)
+            _wait_for(answer, spec.stop)
+            problem, slots = ray.get(answer, timeout=0)
         except RayError as error:
             told = "it did not answer" if isinstance(error, TimeoutError) else str(error).strip().splitlines()[-1]
             problem = f"cannot run a worker ({told}): install clearl there"
@@ -136,6 +139,14 @@ def _probe_nodes(spec: RunSpec, bundle: Any) -> dict[str, set[int]]:
             raise ConfigError(f"node {nodes[node]} {problem}")
         held[node] = set(slots)
     return held
+
+
+def _wait_for(answer: Any, stop: StopFlag) -> None:
+    """Wait for a node's answer, not longer than `_LOOK_S`, and not if the user has lost patience."""
+    deadline = time.monotonic() + _LOOK_S
+    while not ray.wait([answer], timeout=_GLANCE_S)[0] and time.monotonic() < deadline:
+        if stop:
+            raise KeyboardInterrupt  # before anything was trained
 
 
 def learner_place(device: str, here: str, nodes: Iterable[Mapping[str, Any]]) -> tuple[str, int]:

@@ -199,6 +199,19 @@ def test_errors_of_the_learner_and_of_the_check_are_those_of_the_run(spec: RunSp
     assert there.placed[0].dead
 
 
+def test_a_stop_before_the_learner_arrives_ends_the_run_at_once(spec: RunSpec) -> None:
+    class Late(Learner):
+        def arrive(self, mark: str) -> tuple[int, bool]:
+            spec.stop.signal = 2
+            time.sleep(5.0)
+            return super().arrive(mark)
+
+    there, begun = host(idle, kind=Late), time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        Driver(spec, there).run()
+    assert time.monotonic() - begun < 4 and there.placed[0].dead
+
+
 def test_a_learner_that_never_arrives_or_sees_another_disk_is_refused(
     spec: RunSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
