@@ -153,6 +153,7 @@ class LearnerLoop:
     def _read(self) -> bool:
         """Read the pairs of one worker and grant its next round, unless a batch waits; return whether it did."""
         if self.waiting:
+            self._glance()  # updates may be long
             return False
         self._receive(0.0)
         worker = next_to_read(self.workers, self.context.intake)
@@ -217,11 +218,15 @@ class LearnerLoop:
     # Children.
 
     def _receive(self, wait_s: float) -> None:
-        """Receive messages of children; now and then check those that send nothing."""
+        """Receive messages of children."""
         with self.watch("waiting"):
             heard = self.backend.wait(wait_s)
         for wake in heard:
             wake()
+        self._glance()
+
+    def _glance(self) -> None:
+        """Check those that send nothing, now and then."""
         now = time.monotonic()
         if now - self.glanced_at >= _GLANCE_S:
             self.glanced_at = now

@@ -20,17 +20,21 @@ _LONGEST_GAP_S = 1.0
 class RunningClock:
     """Seconds in which this process ran.
 
-    A gap between two readings counts as one second at most: after `docker pause`, a SLURM suspend or SIGSTOP, a child
-    that could not be checked is not late. A supervisor reads it many times a second.
+    A gap between two readings counts as one second at most, or as the time that this thread computed in it: after
+    `docker pause`, a SLURM suspend or SIGSTOP, a child that could not be checked is not late. A supervisor reads it
+    many times a second, unless an update takes longer.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._last, self._seconds = clock, clock(), 0.0
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, computed: Callable[[], float] = time.thread_time
+    ) -> None:
+        self._clock, self._computed = clock, computed
+        self._last, self._last_computed, self._seconds = clock(), computed(), 0.0
 
     def __call__(self) -> float:
-        now = self._clock()
-        self._seconds += min(now - self._last, _LONGEST_GAP_S)
-        self._last = now
+        now, computed = self._clock(), self._computed()
+        self._seconds += min(now - self._last, max(_LONGEST_GAP_S, computed - self._last_computed))
+        self._last, self._last_computed = now, computed
         return self._seconds
 
 

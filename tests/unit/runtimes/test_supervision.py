@@ -245,7 +245,7 @@ def test_a_full_disk_ends_the_run_as_what_it_is() -> None:
 
 def test_time_in_which_the_supervisor_did_not_run_is_not_held_against_a_process() -> None:
     stage, wall = Stage(timeout_s=10), [0.0]
-    stage.supervision.clock = RunningClock(lambda: wall[0])
+    stage.supervision.clock = RunningClock(lambda: wall[0], lambda: 0.0)
     stage.start()
     stage.supervisor.send(WORK)
     for _ in range(5):  # paused again and again, far longer than the timeout
@@ -256,6 +256,17 @@ def test_time_in_which_the_supervisor_did_not_run_is_not_held_against_a_process(
         wall[0] += 0.1
         stage.says()
     assert stage.faults == ["worker-0: said nothing for 10 s (worker_timeout_s) and was killed"]
+
+
+def test_time_that_the_learner_computed_counts_however_long_its_updates_are() -> None:
+    wall, computed = [0.0], [0.0]
+    clock = RunningClock(lambda: wall[0], lambda: computed[0])
+    wall[0], computed[0] = 20.0, 19.5  # an update
+    assert clock() == 19.5
+    wall[0], computed[0] = 3620.0, 20.0  # a pause
+    assert clock() == 20.5
+    wall[0], computed[0] = 3620.25, 20.25
+    assert clock() == 20.75
 
 
 def test_a_large_budget_of_faults_survives_many_also_before_any_work_was_done() -> None:
