@@ -201,7 +201,9 @@ def locked_directory(path: Path) -> Iterator[None]:
             ) from None
         except OSError as error:
             raise RunDirectoryError(os_problem(error, path)) from error
-        if not is_at(directory, path):
+        with _named_errors():
+            in_place = is_at(directory, path)
+        if not in_place:
             raise RunDirectoryError(f"{path} has just been removed by another command; give this one again")
         yield
     finally:

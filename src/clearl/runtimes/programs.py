@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -123,6 +123,20 @@ def add_seconds(total: dict[str, float], more: dict[str, float]) -> None:
         total[name] = total.get(name, 0.0) + seconds
 
 
+Measure = Callable[[str], AbstractContextManager[None]]
+"""Measures a block by name, as a `Stopwatch` does."""
+
+
+def beating(watch: Stopwatch, beat: Callable[[], None]) -> Measure:
+    """Return `watch` with a heartbeat before each block: a slow one must not be taken for a part of the one before."""
+
+    def measure(name: str) -> AbstractContextManager[None]:
+        beat()
+        return watch(name)
+
+    return measure
+
+
 class TimedNetwork:
     """A network whose `act` is measured as inference; `tick` is called at each."""
 
@@ -149,7 +163,7 @@ class TimedNetwork:
 class TimedSuite:
     """A suite whose environments are measured; `building` is called before (True) and after (False) some are made."""
 
-    def __init__(self, suite: Suite, watch: Stopwatch, building: Callable[[bool], None]) -> None:
+    def __init__(self, suite: Suite, watch: Measure, building: Callable[[bool], None]) -> None:
         self.name, self.tasks, self.spec = suite.name, suite.tasks, suite.spec
         self._suite, self._watch, self._building = suite, watch, building
         if isinstance(suite, ChangesInPlay):  # who asks for a capability asks this suite, not the one inside
@@ -159,8 +173,8 @@ class TimedSuite:
         return self._suite.mask(task)
 
     def make(self, task: str, *, num_envs: int, seed: int, training: bool = True) -> Envs:
-        self._building(True)
         with self._watch("environment"):
+            self._building(True)
             envs = self._suite.make(task, num_envs=num_envs, seed=seed, training=training)
         self._building(False)  # from here on a hang is that of a step
         return _TimedEnvs(envs, self._watch)
@@ -175,7 +189,7 @@ class TimedSuite:
 
 
 class _TimedEnvs:
-    def __init__(self, envs: Envs, watch: Stopwatch) -> None:
+    def __init__(self, envs: Envs, watch: Measure) -> None:
         self.num_envs = envs.num_envs
         self._envs, self._watch = envs, watch
         if hasattr(envs, "combined"):
@@ -220,8 +234,9 @@ class WorkerProgram:
         network = factory.network()
         self.weights = endpoints.weights(network)
         self.pairs = endpoints.pairs(factory.layout, len(setup.slots), factory.draws)
-        timed = cast(PolicyNetwork, TimedNetwork(network, self.watch, heartbeat(sink)))
-        suite = TimedSuite(factory.suite, self.watch, lambda building: sink.send(Alive(building)))
+        beat = heartbeat(sink)
+        timed = cast(PolicyNetwork, TimedNetwork(network, self.watch, beat))
+        suite = TimedSuite(factory.suite, beating(self.watch, beat), lambda building: sink.send(Alive(building)))
         self.worker = factory.worker(setup.slots, timed, incarnation=setup.incarnation, suite=suite)
         sequences = _restore(self.worker, setup, self.pairs)
         self.ready = Ready(sequences, sum(shard.counters()["lost"] for shard in self.worker.shards))
@@ -292,8 +307,9 @@ class EvaluatorProgram:
         factory = make_factory(setup)
         network = factory.network()
         self.weights = endpoints.weights(network)
-        suite = TimedSuite(factory.suite, self.watch, lambda building: sink.send(Alive(building)))
-        timed = cast(PolicyNetwork, TimedNetwork(network, self.watch, heartbeat(sink)))
+        beat = heartbeat(sink)
+        suite = TimedSuite(factory.suite, beating(self.watch, beat), lambda building: sink.send(Alive(building)))
+        timed = cast(PolicyNetwork, TimedNetwork(network, self.watch, beat))
         self.evaluator = factory.evaluator(timed, suite=suite)
 
     def handle(self, message: Message) -> Iterator[Message]:

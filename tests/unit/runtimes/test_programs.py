@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from clearl.acting.actor import Episode
 from clearl.config import RunConfig
 from clearl.errors import EnvironmentFaultError
 from clearl.runtimes.messages import Message, Produce, Produced, Setup, Sync, Synced
-from clearl.runtimes.programs import _ROUNDS_TO_RECLAIM, Stopwatch, TimedSuite, WorkerProgram
+from clearl.runtimes.programs import _ROUNDS_TO_RECLAIM, Stopwatch, TimedSuite, WorkerProgram, beating, heartbeat
 from clearl.spaces import discrete_spec
 from clearl.suites import make_suite
 from clearl.tasks.suite import ChangesInPlay, Suite
@@ -239,3 +240,21 @@ def test_a_measured_environment_changes_its_task_in_the_middle_of_an_episode() -
 def test_a_measured_suite_whose_tasks_change_by_reset_says_so() -> None:
     _, timed = pendulums("reset")
     assert isinstance(timed, ChangesInPlay) and not timed.changes_in_play
+
+
+def test_each_call_of_an_environment_is_preceded_by_a_heartbeat_and_building_by_no_later_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The resets of all tasks of an evaluation, and a step of all of them, may take longer than a step ever should."""
+    monkeypatch.setattr("clearl.runtimes.programs._ALIVE_EVERY_S", -1.0)
+    heard = list[str]()
+    sink: Any = SimpleNamespace(send=lambda message: heard.append("beat"))
+    suite = make_suite("control", TASKS, RunConfig(suite="control", tasks=TASKS))
+    watch = beating(Stopwatch(), heartbeat(sink))
+    timed = TimedSuite(suite, watch, lambda building: heard.append("building" if building else "built"))
+    envs = [timed.make(task, num_envs=2, seed=0) for task in TASKS]
+    assert heard == ["beat", "building", "built"] * 2
+    for each in envs:
+        each.reset()
+        each.step(np.zeros((2, 1), np.float32))
+    assert heard[6:] == ["beat"] * 4
