@@ -34,7 +34,7 @@ end() {
 }
 trap end EXIT
 
-"$python" -m pip wheel --quiet --wheel-dir "$place/wheels" '.[ray,minatar]'
+"$python" -m pip wheel --quiet --wheel-dir "$place/wheels" '.[ray,minatar]' ./distributions/minatar-fast
 id "$user" >/dev/null 2>&1 || { useradd --no-create-home --home-dir "/home/$user" --shell /bin/bash --password '*' "$user"; made_user=1; }
 mkdir -p "/home/$user" /run/sshd ~/.ssh ~/.ray "$mine/.ssh" "$mine/.ray"
 ssh-keygen -q -t ed25519 -N '' -f "$mine/.ssh/id_ed25519"
