@@ -55,7 +55,7 @@ class ThreadActor:
         return answer
 
 
-class ThreadPost:
+class ThreadTransport:
     def arrived(self, calls: Sequence[Any], wait_s: float) -> list[Any]:
         done = wait(calls, wait_s, FIRST_COMPLETED).done
         return [call for call in calls if call in done]

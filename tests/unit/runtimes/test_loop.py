@@ -35,7 +35,7 @@ class HereChild:
     pid: int | None = None
 
     def __init__(self, wake: Callable[[], None], backend: Here) -> None:
-        self.wake, self._site = wake, backend
+        self.wake, self._backend = wake, backend
         self.said: list[Message] = []
         self._late: Evaluate | None = None
         self._polls = 0
@@ -49,7 +49,7 @@ class HereChild:
     def send(self, message: Message) -> None:
         if isinstance(message, Evaluate):
             self._late, self._polls = message, 0
-        elif self._site.works and not isinstance(message, Close):
+        elif self._backend.works and not isinstance(message, Close):
             self.said += self._program.handle(message)
 
     @property
@@ -58,11 +58,11 @@ class HereChild:
 
     def poll(self) -> list[Message]:
         self._polls += 1
-        if self._late is not None and self._polls > self._site.evaluation_polls and self._site.works:
+        if self._late is not None and self._polls > self._backend.evaluation_polls and self._backend.works:
             self.said += self._program.handle(self._late)
             weights = self._program.weights
             if self._late.switch:
-                self._site.evaluated[weights.read()[0]] = weights._copy.tobytes()
+                self._backend.evaluated[weights.read()[0]] = weights._copy.tobytes()
             self._late = None
         said = self.said.copy()
         self.said.clear()

@@ -1,23 +1,33 @@
-"""The driver: the process that the user started. It owns all actors, so that they outlive a learner elsewhere."""
+"""The driver and the learner that it placed: requests go one way, answers the other.
+
+The driver is the process that the user started. It owns all actors, so that they outlive a learner elsewhere.
+"""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from queue import Empty, SimpleQueue
 from tempfile import NamedTemporaryFile
 from typing import Any, Protocol
 
 from clearl.errors import ConfigError, WorkerError
+from clearl.records.reader import scan_rows
+from clearl.records.schema import METRICS_FILE
 from clearl.runtimes.backend import Backend
 from clearl.runtimes.cluster.backend import KILL_TIMEOUT_S, ActorLost, ActorRequest, Ask, Call, RemoteActor, Transport
-from clearl.runtimes.host import StopFlag
+from clearl.runtimes.cluster.hosted import RunBundle
+from clearl.runtimes.host import StopFlag, keep_freed_memory
+from clearl.runtimes.loop import run_loop
 from clearl.runtimes.runtime import RunContext, RunSpec
 from clearl.runtimes.supervision import FaultBudget, RestartPolicy
 
 _ARRIVAL_S = 120.0
 _GLANCE_S = 0.2
 _LEAST_PATIENCE_S = 10.0
+_HEAR_S = 0.2
 
 MakeBackend = Callable[[RunContext, Ask], Backend]
 
@@ -26,13 +36,13 @@ class Host(Protocol):
     """Starts actors on the machines of a cluster."""
 
     bundle: Any
-    """A `clearl.runtimes.cluster.hosted.RunBundle`, published."""
+    """A `RunBundle`, published."""
 
     @property
     def transport(self) -> Transport: ...
 
     def learner(self) -> tuple[RemoteActor, str]:
-        """Return a new `clearl.runtimes.cluster.hosted.HostedLearner`, and the address of its machine."""
+        """Return a new `HostedLearner`, and the address of its machine."""
         ...
 
     def child(self, request: ActorRequest) -> RemoteActor:
@@ -145,3 +155,48 @@ class Driver:
                 "the same command goes on from the last checkpoint"
             )
         time.sleep(delay_s)
+
+
+class HostedLearner:
+    """Runs `train` in one thread; in another the driver calls `poll` for its requests.
+
+    A row is a request without an answer: training continues when the driver has shown it, as in the other runtimes, and
+    waits while there is no driver.
+    """
+
+    def __init__(self) -> None:
+        keep_freed_memory()
+        self._stop = StopFlag()
+        self._questions: SimpleQueue[Any] = SimpleQueue()
+        self._answers: SimpleQueue[Any] = SimpleQueue()
+
+    def arrive(self, mark: str) -> tuple[int, bool]:
+        """Return the id of this process, and whether it sees the file `mark`."""
+        return os.getpid(), os.path.exists(mark)
+
+    def train(
+        self,
+        spec: RunSpec,
+        bundle: RunBundle,
+        make_backend: Callable[[RunContext, Ask], Backend],
+        deaths: Sequence[str],
+    ) -> None:
+        """Train until the plan is finished or the driver says stop; `deaths` are those of all earlier learners."""
+        bundle.unpack(spec.run_dir)
+        with replace(spec, stop=self._stop, listeners=[self._ask]).open() as context:
+            told = [row.get("problem") for row in scan_rows(spec.run_dir / METRICS_FILE).rows]
+            run_loop(make_backend(context, self._ask), context, deaths=[death for death in deaths if death not in told])
+
+    def _ask(self, question: Any) -> Any:
+        self._questions.put(question)
+        return self._answers.get()
+
+    def poll(self, stop: int | None, *answer: Any) -> Any:
+        """Take the answer to the last request, if there was one, and wait a moment for the next request."""
+        self._stop.signal = stop
+        for given in answer:
+            self._answers.put(given)
+        try:
+            return self._questions.get(timeout=_HEAR_S)
+        except Empty:
+            return None

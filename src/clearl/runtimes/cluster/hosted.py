@@ -1,15 +1,14 @@
-"""The far side of remote calls: the objects in the processes of workers, evaluators and learners."""
+"""The far side of remote calls: the objects in the processes of workers and evaluators."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,20 +16,16 @@ from clearl import __version__
 from clearl.config import to_yaml
 from clearl.nets.network import PolicyNetwork
 from clearl.nets.weights import FlatWeights
-from clearl.records.reader import scan_rows
 from clearl.records.run_dir import META_FILE
-from clearl.records.schema import METRICS_FILE
 from clearl.registry import load_entry
-from clearl.runtimes.backend import Backend
-from clearl.runtimes.cluster.backend import Ask
-from clearl.runtimes.host import StopFlag, keep_freed_memory
-from clearl.runtimes.loop import run_loop
+from clearl.runtimes.host import keep_freed_memory
+from clearl.runtimes.local.guard import guarded
 from clearl.runtimes.messages import Alive, Close, Message, Setup, describe, pack, unpack
 from clearl.runtimes.programs import Program, make_factory
-from clearl.runtimes.runtime import RunContext, RunSpec
 from clearl.unroll import Payload, UnrollLayout
 
-_HEAR_S = 0.2
+if TYPE_CHECKING:  # it names the parts of the learner, which these processes need not import
+    from clearl.runtimes.runtime import RunSpec
 
 Packed = tuple[Any, ...]
 Answer = tuple[list[Packed], Packed | None, tuple[str, int] | None]
@@ -174,49 +169,18 @@ class HostedProgram:
         return self._beats, self._building
 
 
-class HostedLearner:
-    """Runs `train` in one thread; in another the driver calls `poll` for its requests.
-
-    A row is a request without an answer: training continues when the driver has shown it, as in the other runtimes, and
-    waits while there is no driver.
-    """
+class RayProgram(HostedProgram):
+    """A hosted program that knows its node; here and not beside the learner, which workers need not import."""
 
     def __init__(self) -> None:
-        keep_freed_memory()
-        self._stop = StopFlag()
-        self._questions: SimpleQueue[Any] = SimpleQueue()
-        self._answers: SimpleQueue[Any] = SimpleQueue()
+        super().__init__()
+        self._guard = guarded()
+        self._guard.__enter__()  # for the life of the process: it ends by a kill
 
-    def arrive(self, mark: str) -> tuple[int, bool]:
-        """Return the id of this process, and whether it sees the file `mark`."""
-        return os.getpid(), os.path.exists(mark)
+    def place(self) -> str:
+        import ray  # a process of a cluster has it; other transports may not
 
-    def train(
-        self,
-        spec: RunSpec,
-        bundle: RunBundle,
-        make_backend: Callable[[RunContext, Ask], Backend],
-        deaths: Sequence[str],
-    ) -> None:
-        """Train until the plan is finished or the driver says stop; `deaths` are those of all earlier learners."""
-        bundle.unpack(spec.run_dir)
-        with replace(spec, stop=self._stop, listeners=[self._ask]).open() as context:
-            told = [row.get("problem") for row in scan_rows(spec.run_dir / METRICS_FILE).rows]
-            run_loop(make_backend(context, self._ask), context, deaths=[death for death in deaths if death not in told])
-
-    def _ask(self, question: Any) -> Any:
-        self._questions.put(question)
-        return self._answers.get()
-
-    def poll(self, stop: int | None, *answer: Any) -> Any:
-        """Take the answer to the last request, if there was one, and wait a moment for the next request."""
-        self._stop.signal = stop
-        for given in answer:
-            self._answers.put(given)
-        try:
-            return self._questions.get(timeout=_HEAR_S)
-        except Empty:
-            return None
+        return ray.get_runtime_context().get_node_id()
 
 
 def versions() -> dict[str, str]:

@@ -16,11 +16,10 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from clearl.errors import ConfigError
 from clearl.runtimes.cluster import hosted
 from clearl.runtimes.cluster.backend import ActorLost, ActorRequest, ClusterBackend, ClusterPlan
-from clearl.runtimes.cluster.driver import MakeBackend
-from clearl.runtimes.cluster.hosted import HostedLearner, HostedProgram, RunBundle
+from clearl.runtimes.cluster.driver import HostedLearner, MakeBackend
+from clearl.runtimes.cluster.hosted import RayProgram, RunBundle
 from clearl.runtimes.cluster.ray import EVALUATOR_CPUS, WORKER_CPUS, needed_cpus
 from clearl.runtimes.host import StopFlag
-from clearl.runtimes.local.guard import guarded
 from clearl.runtimes.loop import divide
 from clearl.runtimes.runtime import RunSpec
 
@@ -55,16 +54,6 @@ class RayTransport:
 
     def publish(self, value: Any) -> Any:
         return ray.put(value)
-
-
-class RayProgram(HostedProgram):
-    def __init__(self) -> None:
-        super().__init__()
-        self._guard = guarded()
-        self._guard.__enter__()  # for the life of the process: it ends by a kill
-
-    def place(self) -> str:
-        return ray.get_runtime_context().get_node_id()
 
 
 class RayHost:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from thread_actors import DEATH, ThreadActor, ThreadPost
+from thread_actors import DEATH, ThreadActor, ThreadTransport
 
 from clearl.runtimes.cluster.backend import (
     ActorLost,
@@ -59,7 +59,7 @@ def make(host: Host, *, name: str = "worker-0") -> tuple[ClusterBackend, ActorPr
         return ThreadActor(host)
 
     context: Any = SimpleNamespace(plan=SimpleNamespace(evaluate=("a", "b")))
-    backend = ClusterBackend(ThreadPost(), ClusterPlan(1, {"worker-0": "node-0"}, "bundle"), context, ask)
+    backend = ClusterBackend(ThreadTransport(), ClusterPlan(1, {"worker-0": "node-0"}, "bundle"), context, ask)
     child = backend.take(lambda: None)
     pairs, weight_store = backend.pairs(None, 2, 1), backend.weight_store(3)  # pyright: ignore[reportArgumentType]
     weight_store.buffer()[:] = 7
@@ -152,7 +152,7 @@ def test_a_site_wakes_for_those_who_have_something_to_say() -> None:
     woken = list[str]()
     context: Any = SimpleNamespace(plan=SimpleNamespace(evaluate=()))
     hosts: Iterator[Host] = iter((slow, quick))
-    backend = ClusterBackend(ThreadPost(), ClusterPlan(2, {}, None), context, lambda _: ThreadActor(next(hosts)))
+    backend = ClusterBackend(ThreadTransport(), ClusterPlan(2, {}, None), context, lambda _: ThreadActor(next(hosts)))
     weight_store = backend.weight_store(1)
     weight_store.publish(0, 0)
     for name in ("slow", "quick"):
@@ -165,13 +165,14 @@ def test_a_site_wakes_for_those_who_have_something_to_say() -> None:
     assert woken == ["quick"]
 
 
-def test_without_anyone_under_way_a_site_waits_as_it_was_told() -> None:
+def test_without_anyone_under_way_a_backend_waits_as_it_was_told() -> None:
     context: Any = SimpleNamespace(plan=SimpleNamespace(evaluate=()))
-    backend, begun = ClusterBackend(ThreadPost(), ClusterPlan(0, {}, None), context, lambda _: None), time.monotonic()
+    backend = ClusterBackend(ThreadTransport(), ClusterPlan(0, {}, None), context, lambda _: None)
+    begun = time.monotonic()
     assert backend.wait(0.2) == [] and time.monotonic() - begun >= 0.2
 
 
-def test_homes_are_where_most_of_the_replay_is() -> None:
+def test_a_worker_goes_where_most_of_its_replay_is() -> None:
     from clearl.runtimes.cluster.hosted import replay_nodes
 
     shares = [[0, 1], [2, 3]]

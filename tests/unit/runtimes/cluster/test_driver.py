@@ -12,12 +12,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from thread_actors import DEATH, ThreadActor, ThreadPost
+from thread_actors import DEATH, ThreadActor, ThreadTransport
 
 from clearl.errors import ConfigError, WorkerError
 from clearl.runtimes.cluster.backend import ActorRequest
-from clearl.runtimes.cluster.driver import Driver
-from clearl.runtimes.cluster.hosted import HostedLearner
+from clearl.runtimes.cluster.driver import Driver, HostedLearner
 from clearl.runtimes.host import StopFlag
 from clearl.runtimes.runtime import Factory, RunContext, RunSpec
 
@@ -52,7 +51,7 @@ class Threads:
     """A host whose learners do one work after the other."""
 
     learners: Iterator[Learner]
-    transport: ThreadPost = field(default_factory=ThreadPost)
+    transport: ThreadTransport = field(default_factory=ThreadTransport)
     bundle: Any = None
     placed: list[ThreadActor] = field(default_factory=list)
     children: list[tuple[ActorRequest, ThreadActor]] = field(default_factory=list)

@@ -13,7 +13,8 @@ import pytest
 from torch import nn
 
 from clearl.records.run_dir import META_FILE
-from clearl.runtimes.cluster.hosted import HostedLearner, HostedProgram, RunBundle, probe_node, versions
+from clearl.runtimes.cluster.driver import HostedLearner
+from clearl.runtimes.cluster.hosted import HostedProgram, RunBundle, probe_node, versions
 from clearl.runtimes.messages import Alive, Close, Failed, Message, Produce, Ready, Setup, Sync, Synced, pack, unpack
 from clearl.spaces import discrete_spec
 from clearl.unroll import UnrollLayout
@@ -100,7 +101,7 @@ def test_pairs_leave_only_with_an_answer_to_weights(bundle: RunBundle, tmp_path:
     assert told(child, PRODUCE, 1)[1] is None
 
 
-def test_luggage_leaves_a_run_directory_that_is_there_alone(bundle: RunBundle, tmp_path: Path) -> None:
+def test_a_bundle_leaves_a_run_directory_that_is_there_alone(bundle: RunBundle, tmp_path: Path) -> None:
     (tmp_path / META_FILE).write_text("mine")
     bundle.unpack(tmp_path)
     assert (tmp_path / META_FILE).read_text() == "mine"

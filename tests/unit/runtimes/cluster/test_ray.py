@@ -170,7 +170,8 @@ def test_signs_of_life_are_heard_in_the_midst_of_work(
 ) -> None:
     import ray
 
-    from clearl.runtimes.cluster.ray_host import RayActor, RayProgram, RayTransport
+    from clearl.runtimes.cluster.hosted import RayProgram
+    from clearl.runtimes.cluster.ray_host import RayActor, RayTransport
 
     (tmp_path / "busy_program.py").write_text(BUSY)
     (tmp_path / "meta.json").write_text("{}")
