@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,9 @@ from double_sum import double_sum
 
 from clearl.methods.corrections import LeakyVtrace, Trace, TrustRegion, Vtrace, state_divergence
 from clearl.nets.heads.categorical import MaskedCategorical
+from clearl.nets.heads.gaussian import StdSettings
+from clearl.nets.heads.joint import JointHead
+from clearl.spaces import ActionSpec
 
 ACTIONS = 4
 
@@ -83,6 +87,31 @@ def test_the_trust_region_equals_its_double_sum(steps: int, rho_bar: float, c_ba
         np.testing.assert_allclose(advantages[:, b], expected[1], rtol=1e-12, atol=1e-12)
         assert np.all(targets.numpy()[accepted == 0, b] == v[accepted == 0]), "its target is its value, to the bit"
     assert 0 < rejected < 3 * steps, "the threshold divides the steps"
+
+
+def test_without_a_closed_form_the_trust_region_goes_by_the_divergence_from_mu() -> None:
+    """Two choices and a real number: KL[pi || mu] is the sum of theirs, each written out."""
+    rng, steps = np.random.default_rng(5), 30
+    logits = rng.normal(size=(2, steps, 3, 5))  # of pi and mu, for a choice of three and one of two
+    mean, log_std = rng.normal(size=(2, steps, 3, 1)), rng.uniform(-1, 0.5, (2, steps, 3, 1))
+    head = JointHead(ActionSpec((3, 2), (True,)), StdSettings())
+    stored = np.concatenate([logits, mean, log_std], -1)
+    pi, mu = (head.distribution(torch.from_numpy(each)) for each in stored)
+    expected = np.zeros((steps, 3))
+    for options in (slice(0, 3), slice(3, 5)):
+        p, q = (np.exp(x[..., options]) / np.exp(x[..., options]).sum(-1, keepdims=True) for x in logits)
+        expected += (p * np.log(p / q)).sum(-1)
+    (m, n), (s, t) = mean[..., 0], np.exp(log_std[..., 0])
+    expected += np.log(t / s) + (s**2 + (m - n) ** 2) / (2 * t**2) - 0.5
+    np.testing.assert_allclose(state_divergence(pi, mu, 1.0), expected, rtol=1e-12)
+    trace, numbers = a_trace(steps, seed=6)
+    threshold = float(np.median(expected)) + 1e-9
+    targets, _ = TrustRegion(1.0, 1.0, threshold)(replace(trace, policy=pi, behaviour=mu))
+    for b in range(3):
+        ratio, gamma, r, v = (numbers[name][:, b] for name in ("ratio", "gamma", "r", "v"))
+        weights = (expected[:, b] < threshold) * np.minimum(1.0, ratio)
+        literal, _ = double_sum(weights, weights, gamma, r, v, numbers["last"][b])
+        np.testing.assert_allclose(targets[:, b], literal, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("leak", [0.0, 0.3, 1.0])

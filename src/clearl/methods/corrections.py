@@ -140,5 +140,8 @@ class ClosedForm(Protocol):
 
 
 def state_divergence(policy: Distribution, behaviour: Distribution, rho_bar: float) -> Tensor:
-    """Return KL[pi || pi~] of each state; Gaussians have no closed form of it: KL[pi || mu], which is never less."""
+    """Return KL[pi || pi~] of each state; where that has no closed form, as for real numbers: KL[pi || mu].
+
+    It is never less (Jensen), so that no state is accepted that the other would reject.
+    """
     return policy.implied_kl(behaviour, rho_bar) if isinstance(policy, ClosedForm) else policy.kl(behaviour)
