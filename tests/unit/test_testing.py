@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import gymnasium
 import numpy as np
 import pytest
 
+from clearl.config import RunConfig
 from clearl.suites import SUITES
 from clearl.suites.minatar import MinAtarSuite
 from clearl.testing import check_env, check_suite
@@ -47,3 +50,23 @@ def test_a_suite_that_ignores_its_seed_fails_the_check(monkeypatch: pytest.Monke
     monkeypatch.setitem(SUITES._entries, "seedless", Seedless)
     with pytest.raises(AssertionError, match="two seeds play alike"):
         check_suite("seedless", ("space_invaders",))
+
+
+class SeedlessIfSticky(MinAtarSuite):
+    """Plays the same whatever the seed, but only under one setting."""
+
+    name = "seedless"
+
+    def __init__(self, tasks: Sequence[str], config: RunConfig) -> None:
+        super().__init__(tasks, config)
+        self.forgets = config.sticky_action_probability == 0.5
+
+    def make(self, task, *, num_envs, seed, training=True):
+        return super().make(task, num_envs=num_envs, seed=0 if self.forgets else seed, training=training)
+
+
+def test_a_suite_is_checked_under_the_settings_of_its_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SUITES._entries, "seedless", SeedlessIfSticky)
+    check_suite("seedless", ("space_invaders",), sticky_action_probability=0.25)
+    with pytest.raises(AssertionError, match="two seeds play alike"):
+        check_suite("seedless", ("space_invaders",), sticky_action_probability=0.5)

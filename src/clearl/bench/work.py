@@ -25,7 +25,7 @@ from clearl.nets.weights import FlatWeights
 from clearl.runtimes.host import cores
 from clearl.runtimes.programs import Stopwatch
 from clearl.seeding import generator
-from clearl.spaces import MASK_FIELD, TaskSpec, field_name
+from clearl.spaces import MASK_FIELD, field_name
 from clearl.suites import make_suite
 from clearl.tasks.suite import Suite
 from clearl.types import Batch
@@ -77,7 +77,7 @@ def inference(config: RunConfig, processes: int) -> Work:
     """Run the network on one observation of each of this process's slots."""
     torch.set_num_threads(1)
     spec = make_suite(config.suite, config.tasks, config).spec
-    network = _network(config, spec)
+    network = make_network(config, spec, make_method(config))
     FlatWeights(network).read_from(_flat(network))  # as in a worker
     count, stack = max(1, config.slots // processes), spec.observation.stack
     rows = noise(UnrollLayout(spec, stack, network.core_size), count)
@@ -101,12 +101,11 @@ def learner(config: RunConfig, processes: int) -> Work:
     """Make one optimiser step on a batch of noise, half of it replay, with all cores as threads."""
     torch.set_num_threads(cores())
     spec = make_suite(config.suite, config.tasks, config).spec
-    network = _network(config, spec)
+    method = make_method(config)
+    network = make_network(config, spec, method)
     layout = UnrollLayout(spec, config.unroll_steps, network.core_size)
     frames = config.batch_unrolls * layout.frames
-    trained = Learner(
-        network=network, method=make_method(config), config=config, batch_frames=frames, total_frames=None
-    )
+    trained = Learner(network=network, method=method, config=config, batch_frames=frames, total_frames=None)
     batch = noise_batch(layout, config)
     watch = Stopwatch()
 
@@ -165,10 +164,6 @@ def noise_batch(layout: UnrollLayout, config: RunConfig) -> Batch:
         is_replay = np.arange(config.batch_unrolls + on_top) >= config.batch_unrolls
     rows = noise(layout, len(is_replay))
     return make_batch(rows, is_replay, layout, config.discount, config.reward_clip)
-
-
-def _network(config: RunConfig, spec: TaskSpec) -> PolicyNetwork:
-    return make_network(config, spec, make_method(config))
 
 
 def _flat(network: PolicyNetwork) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +19,12 @@ from clearl.types import EnvStep
 NUM_ENVS, STEPS = 2, 40
 
 
-def check_suite(name: str, tasks: Sequence[str] = (), *, steps_to_an_end: int = STEPS) -> None:
-    """Run every check on a registered suite, with `tasks` of which the first ends within `steps` random steps."""
-    suite = make_suite(name, tasks, RunConfig(suite=name))
+def check_suite(name: str, tasks: Sequence[str] = (), *, steps_to_an_end: int = STEPS, **settings: Any) -> None:
+    """Run every check on a registered suite, with `tasks` of which the first ends within `steps_to_an_end` steps.
+
+    `settings` are those of a run, such as the suite's own.
+    """
+    suite = make_suite(name, tasks, RunConfig(**{"suite": name, **settings}))
     for check in SUITE_CHECKS:
         check(suite, steps_to_an_end)
 

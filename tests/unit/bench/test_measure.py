@@ -9,7 +9,7 @@ import pytest
 import clearl
 from clearl.bench.measure import measure
 from clearl.bench.stages import StageProcesses
-from clearl.bench.work import noise_batch
+from clearl.bench.work import learner, noise_batch
 from clearl.bench.workloads import workload
 from clearl.errors import WorkerError
 from clearl.spaces import discrete_spec
@@ -51,3 +51,8 @@ def test_the_batch_that_a_learner_is_measured_on_is_that_of_its_settings(
     layout = UnrollLayout(discrete_spec((4, 10, 10), "bool", 6), config.unroll_steps)
     batch = noise_batch(layout, config)
     assert (batch.is_replay.numel(), int(batch.is_replay.sum())) == (unrolls, replayed)
+
+
+def test_the_method_that_is_measured_built_the_network_that_it_trains() -> None:
+    config = workload("minatar", method="l2-init+clear", tasks=("breakout",), slots=4, batch_unrolls=2, unroll_steps=4)
+    assert learner(config, 1).once() == 2 * 4, "the initial parameters are those of this network"
