@@ -20,7 +20,7 @@ left out of the other losses as well.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -29,9 +29,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from clearl.config import RunConfig
+from clearl.errors import ConfigError
 from clearl.methods.method import Method, OptimizerState, Wrapper
 from clearl.methods.settings import TrustSettings
-from clearl.nets.network import PolicyNetwork
+from clearl.nets.network import PolicyNetwork, ShowsNumbers
 from clearl.types import Batch
 
 _HIDDEN = 32
@@ -61,14 +62,24 @@ class Trust(Wrapper):
     def around(cls, base: Method, config: RunConfig) -> Trust:
         return cls(base, slope=config.trust_slope, rate=config.trust_rate, scope=config.trust_scope)
 
+    def build_network(self, build: Callable[[], PolicyNetwork]) -> PolicyNetwork:
+        network = super().build_network(build)
+        if not isinstance(network, ShowsNumbers):
+            raise ConfigError(
+                f"trust needs a network with numbers(observation), which {type(network).__name__} has not; add it, or "
+                "train without trust"
+            )
+        return network
+
     def losses(self, network: PolicyNetwork, batch: Batch) -> dict[str, Tensor]:
         if not batch.is_replay.any() or batch.is_replay.all():
             return super().losses(network, batch)
         self._batch = batch
-        if not self._parameters:
-            self._parameters = initial_parameters(features(batch))
         with torch.no_grad():
-            found = logits_of(self._parameters, features(batch))
+            inputs = features(network, batch)
+            if not self._parameters:
+                self._parameters = initial_parameters(inputs)
+            found = logits_of(self._parameters, inputs)
             trust = trust_of(found["seen"], found["world"], comparable(batch), self.slope)
             trust = torch.where(batch.is_replay, trust, 1.0)
         self._mean_trust = float(trust[batch.is_replay].mean())
@@ -80,17 +91,19 @@ class Trust(Wrapper):
     def after_step(self, network: PolicyNetwork, optimizer: OptimizerState) -> None:
         super().after_step(network, optimizer)
         if self._batch is not None:
-            self._train(self._batch)
+            self._train(network, self._batch)
             self._batch = None
 
     def diagnostics(self) -> dict[str, float]:
         return {**super().diagnostics(), "mean_trust": self._mean_trust}
 
-    def _train(self, batch: Batch) -> None:
+    def _train(self, network: PolicyNetwork, batch: Batch) -> None:
         """Make one step of Adam on all classifiers."""
+        with torch.no_grad():
+            inputs = features(network, batch)
         parameters = {name: tensor.detach().requires_grad_() for name, tensor in self._parameters.items()}
         with torch.enable_grad():
-            found = logits_of(parameters, features(batch))
+            found = logits_of(parameters, inputs)
             weights = balanced(batch.is_replay, comparable(batch))
             is_new = (~batch.is_replay).float().expand_as(weights)
             told = (found["seen"], found["done"], found["done"].detach() + found["world"])
@@ -138,14 +151,12 @@ def balanced(is_replay: Tensor, comparable: Tensor) -> Tensor:
     return sum((part / part.sum().clamp(min=1) / 2 for part in parts), torch.zeros_like(comparable))
 
 
-def features(batch: Batch) -> dict[str, Tensor]:
-    """Return the inputs of each classifier at every step, flat: [T, B, *]."""
-    observation = batch.observation.flatten(2).float()
-    action = batch.action
-    if not action.is_floating_point() and action.dim() == 2:
-        action = functional.one_hot(action.long(), batch.behaviour_policy.shape[-1])
+def features(network: PolicyNetwork, batch: Batch) -> dict[str, Tensor]:
+    """Return the inputs of each classifier at every step, [T, B, *], with observations as the network sees them."""
+    assert isinstance(network, ShowsNumbers), "trust refuses other networks when they are built"
+    observation = network.numbers(batch.observation.flatten(0, 1)).unflatten(0, batch.first.shape)
     seen, followed = observation[:-1], observation[1:] - observation[:-1]
-    done = torch.cat([seen, action.reshape(*action.shape[:2], -1).float()], -1)
+    done = torch.cat([seen, network.head.embed(batch.action).float()], -1)
     return {"seen": seen, "done": done, "world": torch.cat([done, followed], -1)}
 
 

@@ -24,7 +24,7 @@ from clearl.nets.heads.gaussian import GaussianHead
 from clearl.nets.network import ActorCritic, PolicyNetwork, as_module
 from clearl.nets.records import VECTOR_FEATURES, Encoders, RecordInput
 from clearl.nets.stages import Conv, Dense, Section, Shape
-from clearl.nets.torsos import PlainTorso, Torso
+from clearl.nets.torsos import Torso
 from clearl.spaces import ObservationSpec
 
 Places = tuple[np.ndarray | None, ...]
@@ -151,7 +151,7 @@ def policy_rows(old: Head, spaces: Growth) -> np.ndarray:
 
 
 def _torso(old: nn.Module, new: nn.Module, spaces: Growth) -> Named:
-    if isinstance(old, PlainTorso) or not (isinstance(old, Torso) and isinstance(new, Torso)):
+    if not (isinstance(old, Torso) and isinstance(new, Torso)) or not old.is_staged:
         raise _refusal("its torso is a module of your own, whose inputs are not known; only its actions can grow")
     before, after = spaces.old.observation, spaces.new.observation
     stages = list(zip(old.stages, new.stages, strict=True)) if len(old.stages) == len(new.stages) else []
@@ -160,7 +160,7 @@ def _torso(old: nn.Module, new: nn.Module, spaces: Growth) -> Named:
     vector = _vector_places(before, after)
     if getattr(old.inputs, "normalise", None) is not None:
         reals = vector[: len(cast(nn.Module, old.inputs).normalise.mean)]  # type: ignore[union-attr, arg-type]  # a module of ours
-        yield from (("inputs.normalise.mean", (reals,)), ("inputs.normalise.variance", (reals,)))
+        yield from ((f"inputs.normalise.{name}", (reals,)) for name in ("mean", "variance", "count"))
     first, fresh = stages[0]
     if isinstance(first, Encoders) and isinstance(fresh, Encoders):
         yield from below("stages.0", _encoders(first, fresh, before, after, vector))

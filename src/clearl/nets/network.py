@@ -14,7 +14,7 @@ from clearl.nets.lstm import LstmCore
 from clearl.nets.normalise import ReturnScale
 from clearl.nets.records import build_record_torso
 from clearl.nets.stages import Dense
-from clearl.nets.torsos import PlainTorso, Torso, build_torso
+from clearl.nets.torsos import PlainTorso, Torso, VectorInput, build_torso
 from clearl.seeding import derive
 from clearl.spaces import ObservationSpec, TaskSpec
 
@@ -68,6 +68,15 @@ class KeepsStatistics(Protocol):
 
     def observe(self, observation: torch.Tensor) -> None:
         """Take in more observations [N, ...]."""
+        ...
+
+
+@runtime_checkable
+class ShowsNumbers(Protocol):
+    """A network that tells the numbers that it sees of an observation, for a method with a model of its own."""
+
+    def numbers(self, observation: torch.Tensor) -> torch.Tensor:
+        """Return observations [N, ...] as [N, n] float32: bytes scaled, parts of records joined, statistics applied."""
         ...
 
 
@@ -133,8 +142,10 @@ class ActorCritic(nn.Module):
 
     def observe(self, observation: Tensor) -> None:
         """Take in the statistics of more observations [N, ...], where they are normalised."""
-        if isinstance(self.torso, Torso):
-            self.torso.observe(observation)
+        self.torso.observe(observation)
+
+    def numbers(self, observation: Tensor) -> Tensor:
+        return self.torso.numbers(observation)
 
     def observe_returns(self, returns: Tensor) -> None:
         if self.returns is not None:
@@ -182,9 +193,20 @@ def initialise(module: nn.Module, seed: int) -> torch.Generator:
 def _build_torso(name: str, spec: ObservationSpec, normalise: bool) -> Torso | PlainTorso:
     if spec.is_record:
         return build_record_torso(name, spec, normalise=normalise)
-    part = spec.parts[""]
+    part, shape = spec.parts[""], spec.shapes[""]
     real = part.dtype == "float32" and not part.is_image
-    return build_torso(name, spec.shapes[""], normalise=normalise and real)
+    return build_torso(name, shape, inputs=VectorInput(shape[0]) if normalise and real else None)
+
+
+def _add_layer_norm(body: nn.Module, torso: str) -> None:
+    layers = [part for part in body.modules() if isinstance(part, Dense)]
+    if not layers:
+        raise ConfigError(
+            f"layer_norm is for the dense layers of the built-in torsos, and torso {torso!r} has none of them; set "
+            "layer_norm to false, and normalise in the torso itself"
+        )
+    for layer in layers:
+        layer.add_layer_norm()
 
 
 def build_network(
@@ -200,9 +222,8 @@ def build_network(
     # Constructing layers draws numbers that `initialise` replaces.
     with torch.random.fork_rng(devices=[]):
         body, head = _build_torso(torso, spec.observation, normalise), make_head(spec.action, std)
-        for part in body.modules() if layer_norm else ():
-            if isinstance(part, Dense):
-                part.add_layer_norm()
+        if layer_norm:
+            _add_layer_norm(body, torso)
         core = LstmCore(body.out_size, head.embedding_size, lstm_size) if lstm else None
         network = ActorCritic(body, core, head, ReturnScale() if scale_returns else None)
     network.initialise(derive(seed, "network"))

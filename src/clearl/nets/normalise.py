@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -25,7 +27,7 @@ class RunningMoments(nn.Module):
         # In float64: the mean of 1e9 steps moves by less than float32 can hold.
         self.register_buffer("mean", torch.zeros(size, dtype=torch.float64))
         self.register_buffer("variance", torch.ones(size, dtype=torch.float64))
-        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("count", torch.zeros(size, dtype=torch.float64))  # by number: some join a run later
 
     @torch.no_grad()
     def observe(self, values: Tensor) -> None:
@@ -40,6 +42,13 @@ class RunningMoments(nn.Module):
         self.variance.copy_(before * (1 - share) + variance * share + gap.square() * share * (1 - share))
         self.mean.add_(gap * share)
         self.count.copy_(total)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """Take one count for all numbers too, as checkpoints held it before numbers could join later."""
+        name = f"{prefix}count"
+        if name in state_dict and state_dict[name].dim() == 0:
+            state_dict[name] = state_dict[name].expand_as(self.count)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
 class Normalise(RunningMoments):

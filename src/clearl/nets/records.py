@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from clearl.nets.normalise import Normalise
 from clearl.nets.stages import Dense, Shape
-from clearl.nets.torsos import TORSOS, PlainTorso, Torso, build_torso
+from clearl.nets.torsos import TORSOS, PlainTorso, Torso, as_floats, build_torso
 from clearl.spaces import ObservationSpec, field_name
 
 VECTOR_FEATURES = 128
@@ -39,11 +39,8 @@ class RecordInput(nn.Module):
 
     def forward(self, records: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Return the vector, or (images, vector) where there are images; without a vector it has no numbers."""
-        parts = [self._part(records, name).flatten(1) for name in self._flags]
-        flags = [part.float() * (1 / 255) if part.dtype == torch.uint8 else part.float() for part in parts]
-        reals = self._joined_reals(records)
-        if self.normalise is not None:
-            reals = self.normalise(reals)
+        flags = [as_floats(self._part(records, name).flatten(1)) for name in self._flags]
+        reals = self._scaled_reals(records)
         vector = torch.cat([reals, *flags], 1) if flags else reals
         return (*(self._part(records, name) for name in self.images), vector) if self.images else vector
 
@@ -53,9 +50,11 @@ class RecordInput(nn.Module):
             self.normalise.observe(self._joined_reals(records))
 
     def named(self, records: Tensor) -> dict[str, Tensor]:
-        """Return every part as float32, bytes scaled to [0, 1], for torsos of a user's own."""
-        parts = {name: self._part(records, name) for name in self._places}
-        return {name: part.float() * (1 / 255 if part.dtype == torch.uint8 else 1) for name, part in parts.items()}
+        """Return every part as float32, bytes scaled to [0, 1]."""
+        parts = {name: as_floats(self._part(records, name)) for name in self._places if name not in self._reals}
+        reals = self._scaled_reals(records).split([prod(self._places[name][3]) for name in self._reals], 1)
+        parts |= {name: real.reshape(-1, *self._places[name][3]) for name, real in zip(self._reals, reals, strict=True)}
+        return {name: parts[name] for name in self._places}
 
     def take_values(self) -> None:
         """From now on take all values of all parts [N, values] as float32, bytes scaled to [0, 1].
@@ -81,6 +80,10 @@ class RecordInput(nn.Module):
         start, end, dtype, shape = self._places[name]
         return _as_dtype(records[:, start:end], dtype).reshape(-1, *shape)
 
+    def _scaled_reals(self, records: Tensor) -> Tensor:
+        reals = self._joined_reals(records)
+        return reals if self.normalise is None else self.normalise(reals)
+
     def _joined_reals(self, records: Tensor) -> Tensor:
         """Return all real numbers [N, reals]: without a copy where they lie side by side in a record."""
         reals = [_as_dtype(records[:, start:end], torch.float32) for start, end in self._real_runs]
@@ -93,10 +96,26 @@ def _as_dtype(part: Tensor, dtype: torch.dtype) -> Tensor:
     return part if part.dtype == dtype else part.view(dtype)
 
 
+class NamedInput(nn.Module):
+    """The parts of records by name, for torsos of a user's own; a part without a name by itself."""
+
+    def __init__(self, records: RecordInput) -> None:
+        super().__init__()
+        self.records = records
+
+    def forward(self, records: Tensor) -> Tensor | dict[str, Tensor]:
+        parts = self.records.named(records)
+        return parts[""] if [*parts] == [""] else parts
+
+    def observe(self, records: Tensor) -> None:
+        """Take in the statistics of more records."""
+        self.records.observe(records)
+
+
 class Encoders(nn.Module):
     """The first stage of a torso over records with images: an encoder for each, and one for the vector; joined."""
 
-    def __init__(self, images: list[Torso], vector_size: int) -> None:
+    def __init__(self, images: list[Torso | PlainTorso], vector_size: int) -> None:
         super().__init__()
         self.images = nn.ModuleList(images)
         self.vector = Dense((vector_size,), VECTOR_FEATURES) if vector_size else None
@@ -115,18 +134,14 @@ class Encoders(nn.Module):
 def build_record_torso(name: str, spec: ObservationSpec, *, normalise: bool) -> Torso | PlainTorso:
     """Return the torso for records: that of a vector where there are no images, else encoders and a dense layer.
 
-    A module of a user's own is given the shapes of the parts by name, and in `forward` the parts.
+    A class of a user's own is given the shapes of the parts by name, and in `forward` the parts.
     """
     inputs = RecordInput(spec, normalise=normalise)
     own = TORSOS.get(name) if name in TORSOS else None
     if isinstance(own, type):
-        return PlainTorso(name, cast(nn.Module, own(spec.shapes)), inputs.named)
+        shapes = spec.shapes[""] if [*spec.parts] == [""] else spec.shapes
+        return PlainTorso(name, cast(nn.Module, own(shapes)), inputs=NamedInput(inputs))
     if not inputs.images:
-        shape = (inputs.vector_size,)
-        return Torso(shape, _staged("mlp", shape).stages, inputs=inputs)
-    encoders = Encoders([_staged(name, spec.shapes[part]) for part in inputs.images], inputs.vector_size)
+        return build_torso(name, (inputs.vector_size,), inputs=inputs)
+    encoders = Encoders([build_torso(name, spec.shapes[part]) for part in inputs.images], inputs.vector_size)
     return Torso((inputs.vector_size,), [encoders, Dense(encoders.out_shape, JOINED_FEATURES)], inputs=inputs)
-
-
-def _staged(name: str, shape: Shape) -> Torso:
-    return cast(Torso, build_torso(name, shape))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 import torch
@@ -59,6 +59,11 @@ class Torso(nn.Module):
     def out_size(self) -> int:
         return self.chain[-1].out_shape[0]
 
+    @property
+    def is_staged(self) -> bool:
+        """True if no part of it is a module of a user's own."""
+        return not any(isinstance(part, PlainTorso) for part in self.modules())
+
     def prepare(self, observation: Tensor) -> Tensor:
         """Convert to float32, bytes scaled to [0, 1]; images channels last in memory, on which convolutions are faster.
 
@@ -86,6 +91,10 @@ class Torso(nn.Module):
         if self.inputs is not None:
             self.inputs.observe(observation)
 
+    def numbers(self, observation: Tensor) -> Tensor:
+        """Return what the first stage sees of observations [N, ...] as one row of float32 each."""
+        return as_rows(observation if self.inputs is None else self.inputs(observation))
+
     def activations(self, prepared: Tensor, laterals: Sequence[Tensor | None] | None = None) -> list[Tensor]:
         """Return the output of every stage; `laterals` are added in each before its ReLU."""
         hidden, outputs = prepared, []
@@ -101,10 +110,10 @@ class Torso(nn.Module):
 class PlainTorso(nn.Module):
     """A module of a user's own, from observations as float32, bytes scaled to [0, 1], to features [N, out_size]."""
 
-    def __init__(self, name: str, body: nn.Module, unpack: Callable[[Tensor], Any] | None = None) -> None:
-        """`unpack` converts records for the body; see `clearl.nets.records`."""
+    def __init__(self, name: str, body: nn.Module, *, inputs: ObservationInput | None = None) -> None:
+        """`inputs` converts observations for the body; None for floats and scaled bytes."""
         super().__init__()
-        self.unpack = unpack
+        self.inputs = inputs
         if type(getattr(body, "out_size", None)) is not int:
             raise ConfigError(
                 f"torso {name!r} is a {type(body).__name__} without out_size; set self.out_size in its constructor to "
@@ -112,11 +121,30 @@ class PlainTorso(nn.Module):
             )
         self.body, self.out_size = body, cast(int, body.out_size)
 
+    def observe(self, observation: Tensor) -> None:
+        """Take in the statistics of more observations, where they are kept."""
+        if self.inputs is not None:
+            self.inputs.observe(observation)
+
+    def numbers(self, observation: Tensor) -> Tensor:
+        """Return what the body sees of observations [N, ...] as one row of float32 each."""
+        return as_rows(observation if self.inputs is None else self.inputs(observation))
+
     def forward(self, observation: Tensor) -> Tensor:
-        if self.unpack is not None:
-            return self.body(self.unpack(observation))
-        as_float = observation.float()
-        return self.body(as_float.mul_(1 / 255) if observation.dtype == torch.uint8 else as_float)
+        return self.body(as_floats(observation) if self.inputs is None else self.inputs(observation))
+
+
+def as_floats(values: Tensor) -> Tensor:
+    """Return values as float32, bytes scaled to [0, 1]."""
+    return values.float() * (1 / 255) if values.dtype == torch.uint8 else values.float()
+
+
+def as_rows(seen: Any) -> Tensor:
+    """Return an input of a torso, one tensor or several, as one row [N, numbers] for each observation."""
+    if isinstance(seen, Tensor):
+        return as_floats(seen).flatten(1)
+    parts = seen.values() if isinstance(seen, Mapping) else seen
+    return torch.cat([as_rows(part) for part in parts], 1)
 
 
 def mlp(shape: Shape) -> list[nn.Module]:
@@ -200,14 +228,13 @@ def torso_doubt(name: str, shape: Shape) -> str | None:
     return f"observations are images of {size}, and torso {name!r} {why}; --torso auto takes {fitting!r}"
 
 
-def build_torso(name: str, observation_shape: Shape, *, normalise: bool = False) -> Torso | PlainTorso:
-    """Return the torso called `name` for observations of that shape, not yet initialised from a seed.
+def build_torso(name: str, shape: Shape, *, inputs: ObservationInput | None = None) -> Torso | PlainTorso:
+    """Return the torso called `name` for what `inputs` makes of observations, not yet initialised from a seed.
 
-    `normalise` keeps running statistics of observations, which must be vectors of real numbers.
-
-    A registered function makes a list of stages, or a module of its own that has `out_size`.
+    `shape` is that of one input. A registered function makes a list of stages, or a module of its own that has
+    `out_size`.
     """
-    built = TORSOS.get(_fitting_torso(observation_shape) if name == AUTO else name)(observation_shape)
+    built = TORSOS.get(_fitting_torso(shape) if name == AUTO else name)(shape)
     if isinstance(built, nn.Module):
-        return PlainTorso(name, built)
-    return Torso(observation_shape, built, inputs=VectorInput(observation_shape[0]) if normalise else None)
+        return PlainTorso(name, built, inputs=inputs)
+    return Torso(shape, built, inputs=inputs)

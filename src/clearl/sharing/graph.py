@@ -14,7 +14,6 @@ from clearl.acting.agent import Agent
 from clearl.methods.progress_compress.two_columns import TwoColumns
 from clearl.nets.network import PolicyNetwork, StepInput, as_module
 from clearl.nets.records import RecordInput
-from clearl.nets.torsos import PlainTorso
 from clearl.spaces import ActionSpec, TaskSpec
 
 # Strangers read these texts in policy.json; docs/export.md has the same.
@@ -66,8 +65,9 @@ class PolicyGraph(nn.Module):
         self._network, self._column = network, network.evaluated_columns(in_training=False)[0]
         self.network = as_module(network)
         self._spec, self._reward_clip = agent.spec, agent.reward_clip
-        for part in _record_inputs(self.network):
-            part.take_values()
+        for part in self.network.modules():
+            if isinstance(part, RecordInput):
+                part.take_values()
         self.inputs = tuple(_inputs(agent.spec, network.core_size))
         self.outputs = tuple(_outputs(agent.spec.action, network))
         with torch.no_grad():
@@ -106,16 +106,6 @@ def _alone(network: PolicyNetwork) -> PolicyNetwork:
     if isinstance(network, TwoColumns) and not bool(network.compressed) and not bool(network.connected):
         return network.active
     return network
-
-
-def _record_inputs(network: nn.Module) -> Iterator[RecordInput]:
-    for part in network.modules():
-        if isinstance(part, RecordInput):
-            yield part
-        elif isinstance(part, PlainTorso) and isinstance(
-            unpacker := getattr(part.unpack, "__self__", None), RecordInput
-        ):
-            yield unpacker
 
 
 def _inputs(spec: TaskSpec, core_size: int) -> Iterator[Port]:

@@ -6,17 +6,31 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from clearl.acting.preprocess import as_tensor
 from clearl.config import RunConfig
+from clearl.errors import ConfigError
 from clearl.methods import make_method
 from clearl.methods.clear import Clear
 from clearl.methods.trust import Trust, balanced, comparable, features, initial_parameters, logits_of, trust_of
+from clearl.nets.network import ActorCritic, build_network
+from clearl.spaces import ActionSpec, ObservationSpec, PartSpec, TaskSpec, discrete_spec
 from clearl.testing.methods import a_batch, a_learner, train
 from clearl.types import Batch
 
 STEPS, UNROLLS, ACTIONS = 10, 24, 4
+BOX = discrete_spec((2,), "float32", ACTIONS)
+RECORD = TaskSpec(
+    ObservationSpec({"one": PartSpec((1,), "bool"), "place": PartSpec((1,), "float32")}, mask_size=ACTIONS),
+    ActionSpec.discrete(ACTIONS),
+)
+
+
+def a_network(spec: TaskSpec = BOX, **settings: Any) -> ActorCritic:
+    return build_network(spec, **{"torso": "mlp", "lstm": False, "lstm_size": 1, "seed": 0, **settings})
 
 
 def test_trust_is_the_mean_evidence_through_an_exponential() -> None:
@@ -63,14 +77,25 @@ def walk(update: int, *, old_sign: float, old_place: float = 0.0) -> Batch:
     )  # fmt: skip
 
 
-def trust_after(updates: int, **world: Any) -> torch.Tensor:
+def in_records(batch: Batch) -> Batch:
+    """The same observations as records of two parts and a mask."""
+    records = np.zeros(batch.first.shape, RECORD.observation.record_dtype)
+    records["place"], records["one"] = batch.observation[..., :1].numpy(), batch.observation[..., 1:].numpy()
+    return replace(batch, observation=as_tensor(records))
+
+
+def trust_after(updates: int, *, spec: TaskSpec = BOX, **world: Any) -> torch.Tensor:
     """The trust in replayed unrolls once the classifiers have seen so many batches."""
-    method = Trust(Clear(), rate=0.01)
-    method._parameters = initial_parameters(features(walk(0, **world)))
+    method, network = Trust(Clear(), rate=0.01), a_network(spec)
+
+    def made(update: int) -> Batch:
+        return in_records(walk(update, **world)) if spec is RECORD else walk(update, **world)
+
+    method._parameters = initial_parameters(features(network, made(0)))
     for update in range(updates):
-        method._train(walk(update, **world))
-    batch = walk(10_000, **world)
-    found = logits_of(method._parameters, features(batch))
+        method._train(network, made(update))
+    batch = made(10_000)
+    found = logits_of(method._parameters, features(network, batch))
     trust = trust_of(found["seen"], found["world"], comparable(batch), method.slope)
     return trust[batch.is_replay]
 
@@ -87,6 +112,38 @@ def test_trust_stays_where_the_world_is_the_same() -> None:
 def test_trust_stays_in_tasks_that_are_not_seen_now() -> None:
     """Elsewhere another rule holds: that is another task, told by where it is, and must not be distrusted."""
     assert float(trust_after(300, old_sign=-1.0, old_place=60.0).mean()) > 0.8
+
+
+@pytest.mark.parametrize("updates", [0, 100])
+def test_records_are_read_as_the_numbers_that_they_hold(updates: int) -> None:
+    """A network joins real numbers first: here in the same order as those of the box."""
+    expected, found = (trust_after(updates, spec=spec, old_sign=-1.0) for spec in (BOX, RECORD))
+    assert torch.equal(found, expected)
+
+
+def test_classifiers_see_what_the_network_sees() -> None:
+    """Normalised numbers, bytes within 1, and actions one-hot or squashed."""
+    network = a_network(discrete_spec((2,), "float32", ACTIONS), normalise=True)
+    batch = walk(0, old_sign=1.0)
+    large = replace(batch, observation=batch.observation * 1000)
+    network.observe(large.observation.flatten(0, 1))
+    seen = features(network, large)["seen"]
+    assert 0.5 < float(seen[..., 0].std()) < 1.5
+    pixels = replace(batch, observation=torch.full((STEPS + 1, UNROLLS, 1, 4, 4), 255, dtype=torch.uint8))
+    images = a_network(discrete_spec((1, 4, 4), "uint8", ACTIONS))
+    assert torch.equal(features(images, pixels)["seen"], torch.ones(STEPS, UNROLLS, 16))
+    both = a_network(TaskSpec(BOX.observation, ActionSpec((2, 3), (True,))))
+    action = torch.tensor([1.0, 2.0, 50.0]).expand(STEPS, UNROLLS, 3)
+    done = features(both, replace(batch, action=action))["done"]
+    assert done[0, 0, 2:].tolist() == [0, 1, 0, 0, 1, 1]
+
+
+def test_a_network_that_does_not_tell_what_it_sees_is_refused() -> None:
+    class Silent(torch.nn.Module):
+        core_size = 0
+
+    with pytest.raises(ConfigError, match=r"trust needs a network with numbers\(observation\), which Silent has not"):
+        Trust(Clear()).build_network(Silent)  # pyright: ignore[reportArgumentType]  # a part of the seam is enough
 
 
 class Seen(Clear):

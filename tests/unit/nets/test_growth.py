@@ -12,7 +12,7 @@ from clearl.errors import ConfigError
 from clearl.learning.batching import make_batch
 from clearl.methods.clear import Clear
 from clearl.nets.network import StepInput
-from clearl.nets.torsos import PlainTorso
+from clearl.nets.torsos import TORSOS
 from clearl.replay.codec import Codec
 from clearl.spaces import ActionSpec
 from clearl.types import Batch
@@ -99,9 +99,20 @@ def test_new_weights_are_zero_for_new_inputs_and_fresh_for_new_actions() -> None
     assert torch.equal(new.core.weight_input[:, -1], old.core.weight_input[:, -1]), "the reward stays the last input"
 
 
+@pytest.mark.parametrize("name", ["normalised", "record without images"])
+def test_the_count_of_new_numbers_starts_at_none(name: str) -> None:
+    case = CASES[name]
+    old = case.build(case.old)
+    old.observe(batches(case)[0].observation.flatten(0, 1))
+    new, growth = grown_network(case, old)
+    steps, key = 7 * 5, "torso.inputs.normalise.count"
+    assert old.state_dict()[key].tolist() == [steps] * 4
+    assert sorted(new.state_dict()[key].tolist()) == [0] * (len(growth.fresh[key]) - 4) + [steps] * 4
+
+
 def test_a_first_image_beside_a_vector_cannot_join() -> None:
     case = Case(spec({"pose": part(4)}, ActionSpec.discrete(2)),
-                spec({"pose": part(4), "eyes": part(1, 8, 8)}, ActionSpec.discrete(2)), "minatar")  # fmt: skip
+                spec({"pose": part(4), "eyes": part(1, 8, 8)}, ActionSpec.discrete(2)))  # fmt: skip
     with pytest.raises(ConfigError, match="cannot grow to the next tasks: its network would have other layers"):
         grown_network(case, case.build(case.old))
 
@@ -147,18 +158,18 @@ REFUSED = {
         Case(spec(part(4), ActionSpec.discrete(2)), spec(part(5), ActionSpec.discrete(2)), "own"),
         "its torso is a module of your own",
     ),
+    "a torso of one's own for an image of several parts": (
+        Case(spec({"eyes": part(4, 3, 3), "pose": part(2)}, ActionSpec.discrete(2)),
+             spec({"eyes": part(5, 3, 3), "pose": part(2)}, ActionSpec.discrete(2)), "own"),
+        "its torso is a module of your own",
+    ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("case", "says"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_grow_is_refused_by_name(case: Case, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clearl.nets.network.build_torso", _own_torso)
+    monkeypatch.setattr(TORSOS, "_entries", dict(TORSOS._entries))
+    TORSOS.register("own", lambda shape: Own(shape))
     with pytest.raises(ConfigError, match=says) as caught:
         grown_network(case, case.build(case.old))
     assert str(caught.value).startswith("the agent cannot grow to the next tasks") and "\n" not in str(caught.value)
-
-
-def _own_torso(name: str, shape: tuple[int, ...], *, normalise: bool = False):
-    from clearl.nets.torsos import build_torso
-
-    return PlainTorso("own", Own(shape)) if name == "own" else build_torso(name, shape, normalise=normalise)

@@ -34,6 +34,28 @@ def test_nothing_observed_changes_nothing_and_outliers_are_cut() -> None:
     assert torch.isfinite(normalise(torch.tensor([[4.0]]))).all(), "a number that never changed may change one day"
 
 
+def test_numbers_that_join_later_are_counted_by_themselves() -> None:
+    """With the count of the others they would hardly move: 1,000 at 1000 +- 1 among a million at 0."""
+    old, new = Normalise(2), Normalise(4)
+    old.observe(torch.randn(5000, 2, generator=torch.Generator().manual_seed(0)))
+    for name, buffer in new.named_buffers():
+        buffer[:2] = getattr(old, name)
+    values = torch.randn(1000, 4, generator=torch.Generator().manual_seed(1)) + torch.tensor([0.0, 0.0, 1000.0, 0.0])
+    new.observe(values)
+    assert new.count.tolist() == [6000, 6000, 1000, 1000]
+    torch.testing.assert_close(new.mean[2:], values[:, 2:].double().mean(0))
+    assert 0.97 < float(new(values)[:, 2].std()) < 1.03
+    whole = torch.cat([torch.randn(5000, 2, generator=torch.Generator().manual_seed(0)), values[:, :2]]).double()
+    torch.testing.assert_close(new.variance[:2], whole.var(0, unbiased=False))
+
+
+def test_one_count_for_all_numbers_can_be_read() -> None:
+    normalise = Normalise(2)
+    mean, variance = torch.tensor([1.0, 2.0]).double(), torch.tensor([3.0, 4.0]).double()
+    normalise.load_state_dict({"mean": mean, "variance": variance, "count": torch.tensor(70.0).double()})
+    assert normalise.count.tolist() == [70, 70] and normalise.mean.tolist() == [1, 2]
+
+
 def inputs(observation: torch.Tensor) -> StepInput:
     steps = observation.shape[:2]
     return StepInput(

@@ -8,11 +8,13 @@ import torch
 from torch import nn
 
 from clearl.acting.preprocess import as_tensor
+from clearl.errors import ConfigError, UnknownNameError
 from clearl.methods.progress_compress.two_columns import TwoColumns
 from clearl.nets.network import ActorCritic, StepInput, build_network
-from clearl.nets.records import RecordInput
-from clearl.nets.torsos import TORSOS, Torso
-from clearl.spaces import ActionSpec, ObservationSpec, PartSpec, TaskSpec
+from clearl.nets.records import NamedInput, RecordInput
+from clearl.nets.stages import Dense
+from clearl.nets.torsos import TORSOS, PlainTorso, Torso
+from clearl.spaces import ActionSpec, ObservationSpec, PartSpec, TaskSpec, field_name
 
 PARTS = {
     "camera": PartSpec((3, 12, 12), "uint8"),
@@ -27,8 +29,8 @@ STEPS, BATCH = 3, 2
 def records(seed: int = 0, spec: ObservationSpec = SPEC.observation) -> np.ndarray:
     rng, made = np.random.default_rng(seed), np.zeros((STEPS, BATCH), spec.record_dtype)
     for name, part in spec.parts.items():
-        shape = made[name].shape
-        made[name] = (
+        shape = made[field_name(name)].shape
+        made[field_name(name)] = (
             rng.normal(size=shape)
             if part.dtype == "float32"
             else rng.integers(0, 2 if part.dtype == "bool" else 256, shape)
@@ -117,7 +119,83 @@ class Parts(nn.Module):
         return self.layer(parts["joints"])
 
 
-def test_a_torso_of_a_user_s_own_sees_the_parts_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def own_torsos(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TORSOS, "_entries", dict(TORSOS._entries))
     TORSOS.register("parts", Parts)
+    TORSOS.register("small", small)
+    TORSOS.register("narrow", lambda shape: [Dense(shape, 7)])
+    TORSOS.register("shown", Shown)
+
+
+def small(shape: tuple[int, ...]) -> nn.Module:
+    torso = nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(shape)), 32), nn.LayerNorm(32), nn.ReLU())
+    torso.out_size = 32  # pyright: ignore[reportArgumentType]  # as the page on plug-ins writes it
+    return torso
+
+
+class Shown(nn.Module):
+    """A class that takes one shape, and keeps what it is shown."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.layer, self.out_size = nn.Linear(shape[0], 4), 4
+
+    def forward(self, observation: torch.Tensor) -> torch.Tensor:
+        self.shown = observation
+        return self.layer(observation)
+
+
+def test_a_torso_of_a_user_s_own_sees_the_parts_by_name(own_torsos: None) -> None:
     assert values(network(torso="parts"), records()).shape == (STEPS, BATCH)
+
+
+VECTORS = TaskSpec(ObservationSpec({name: PARTS[name] for name in ("flags", "joints", "bytes")}), SPEC.action)
+MASKED_VECTOR = TaskSpec(ObservationSpec({"": PartSpec((3,), "float32")}, mask_size=4), SPEC.action)
+
+
+@pytest.mark.parametrize("spec", [VECTORS, MASKED_VECTOR], ids=["parts", "a mask"])
+def test_a_function_s_torso_sees_vectors_as_one(own_torsos: None, spec: TaskSpec) -> None:
+    """Not the built-in one in its place: that trained another network than the one asked for, without a word."""
+    net, size = network(spec, "small"), 12 if spec is VECTORS else 3
+    assert isinstance(net.torso, PlainTorso) and net.torso.out_size == 32
+    assert [part.in_features for part in net.torso.modules() if isinstance(part, nn.Linear)] == [size]
+    assert values(net, records(spec=spec.observation)).unique().numel() == STEPS * BATCH
+    staged = network(spec, "narrow").torso
+    assert isinstance(staged, Torso) and staged.out_size == 7
+
+
+def test_a_function_s_torso_encodes_each_image(own_torsos: None) -> None:
+    net = network(torso="small")
+    assert [part.normalized_shape for part in net.modules() if isinstance(part, nn.LayerNorm)] == [(32,)]
+    before, changed = values(net, records()), records()
+    changed["camera"] = records(1)["camera"]
+    assert not torch.equal(values(net, changed), before)
+
+
+def test_a_torso_that_does_not_fit_is_refused_as_for_one_vector() -> None:
+    with pytest.raises(ConfigError, match=r"torso 'nature' needs images, but observations have the shape \(12,\)"):
+        network(VECTORS, "nature")
+    with pytest.raises(UnknownNameError, match="naturee"):
+        network(VECTORS, "naturee")
+
+
+def test_a_mask_changes_nothing_for_a_class_that_takes_one_shape(own_torsos: None) -> None:
+    net, made = network(MASKED_VECTOR, "shown"), records(spec=MASKED_VECTOR.observation)
+    values(net, made)
+    body = net.torso.body
+    assert isinstance(body, Shown)
+    np.testing.assert_array_equal(body.shown.numpy(), made[field_name("")].reshape(-1, 3))
+
+
+def test_a_class_s_parts_are_normalised_by_name(own_torsos: None) -> None:
+    inputs = NamedInput(RecordInput(SPEC.observation, normalise=True))
+    made = records().reshape(-1)
+    made["joints"] = 100 + 20 * made["joints"]
+    inputs.observe(as_tensor(made))
+    seen = inputs(as_tensor(made))
+    assert isinstance(seen, dict) and [*seen] == [*PARTS]
+    expected = (made["joints"] - made["joints"].mean(0)) / made["joints"].std(0)
+    np.testing.assert_allclose(seen["joints"].numpy(), expected, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(seen["bytes"].numpy(), made["bytes"] / 255, rtol=1e-6)
+    assert torch.equal(seen["camera"], torch.from_numpy(made["camera"]).float() * (1 / 255))

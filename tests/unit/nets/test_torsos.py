@@ -146,6 +146,25 @@ def test_a_torso_without_out_size_is_told_what_to_set(own_torsos: None) -> None:
         build_network(discrete_spec((3,), "float32", 2), torso="nameless", lstm=False, lstm_size=4, seed=0)
 
 
+def test_a_plain_module_sees_normalised_vectors(own_torsos: None) -> None:
+    """They used to arrive as they were, whatever the setting said."""
+    spec = discrete_spec((3,), "float32", 2)
+    network = build_network(spec, torso="halves", lstm=False, lstm_size=4, seed=0, normalise=True)
+    observation = 50 + 10 * torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
+    network.observe(observation)
+    scaled = (observation - observation.mean(0)) / observation.std(0, unbiased=False)
+    body = network.torso.body
+    assert isinstance(body, Halves)
+    torch.testing.assert_close(network.torso(observation), body(scaled), rtol=1e-3, atol=1e-4)
+
+
+def test_layer_norm_without_a_layer_to_normalise_is_refused(own_torsos: None) -> None:
+    with pytest.raises(ConfigError, match="torso 'halves' has none of them; set layer_norm to false"):
+        build_network(
+            discrete_spec((3,), "float32", 2), torso="halves", lstm=False, lstm_size=4, seed=0, layer_norm=True
+        )
+
+
 def test_two_columns_need_a_torso_in_stages(own_torsos: None) -> None:
     columns = [
         build_network(discrete_spec((3,), "float32", 2), torso="halves", lstm=False, lstm_size=4, seed=0)

@@ -77,6 +77,9 @@ class TwoColumns(nn.Module):
         self.active.observe(observation)
         self.knowledge_base.observe(observation)
 
+    def numbers(self, observation: Tensor) -> Tensor:
+        return self.active.numbers(observation)
+
     def observe_returns(self, returns: Tensor) -> None:
         """Take in more discounted returns, in both columns alike."""
         self.active.observe_returns(returns)
