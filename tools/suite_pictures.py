@@ -14,7 +14,7 @@ from PIL import Image
 from clearl.config import RunConfig
 from clearl.play import open_scene
 from clearl.suites import make_suite
-from clearl.testing.suites import random_actions
+from clearl.testing.suites import RandomPlayer
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "suites" / "pictures"
 WIDTH = 240
@@ -49,9 +49,10 @@ def draw(name: str) -> None:
 def _picture(name: str, task: str) -> np.ndarray:
     suite = make_suite(name, (task,), RunConfig())
     scene = open_scene(suite, task, 3, tell=print)
-    picture = scene.picture(scene.envs.reset()[0])
-    for action in random_actions(suite, task, STEPS[name], seed=3)[:, :1]:
-        picture = scene.picture(scene.envs.step(action).frames[0])
+    frames = scene.envs.reset()
+    picture = scene.picture(frames[0])
+    for step in RandomPlayer(suite, task, seed=3).steps(scene.envs, frames, STEPS[name]):
+        picture = scene.picture(step.frames[0])
     scene.envs.close()
     return picture
 

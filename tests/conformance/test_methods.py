@@ -12,12 +12,12 @@ from clearl.methods import CORRECTIONS, METHODS, make_method, method_spellings
 from clearl.methods.method import Wrapper
 from clearl.spaces import TaskSpec
 from clearl.testing import METHOD_CHECKS
-from clearl.testing.methods import CONTINUOUS, SPEC
+from clearl.testing.methods import CONTINUOUS, JOINT, SPEC
 
 WRAPPERS = [name for name in METHODS if issubclass(METHODS.get(name), Wrapper)]
 
 
-@pytest.mark.parametrize("spec", [SPEC, CONTINUOUS], ids=["discrete", "continuous"])
+@pytest.mark.parametrize("spec", [SPEC, CONTINUOUS, JOINT], ids=["discrete", "continuous", "joint"])
 @pytest.mark.parametrize("lstm", [False, True], ids=["feedforward", "lstm"])
 @pytest.mark.parametrize("name", method_spellings())
 @pytest.mark.parametrize("check", METHOD_CHECKS, ids=lambda check: check.__name__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from clearl.config import RunConfig
 from clearl.errors import NoPictureError
 from clearl.seeding import generator
+from clearl.spaces import MASK_FIELD
 from clearl.suites import SUITES, make_suite
 from clearl.tasks.suite import DrawsStates, Envs, Suite
 from clearl.types import EnvStep
@@ -51,16 +52,18 @@ def leaves_the_stack_to_the_network(suite: Suite, steps_to_an_end: int = STEPS) 
 
 def seed_decides_everything(suite: Suite, steps_to_an_end: int = STEPS) -> None:
     task = suite.tasks[0]
-    actions = random_actions(suite, task, STEPS)
+    player = RandomPlayer(suite, task)
     one, two = (suite.make(task, num_envs=NUM_ENVS, seed=seed) for seed in (1, 2))
     start, other_start = one.reset(), two.reset()
-    played, other = play(one, actions), play(two, actions)
+    played, other = player.play(one, start), player.play(two, other_start)
     assert not np.array_equal(start, other_start) or not same(played, other), "two seeds play alike"
     two.reset()
-    assert np.array_equal(two.reset(seed=3), one.reset(seed=3)), "reset(seed) depends on what was played before"
-    assert same(play(one, actions), play(two, actions)), "reset(seed) depends on what was played before"
+    again, other_start = one.reset(seed=3), two.reset(seed=3)
+    assert np.array_equal(again, other_start), "reset(seed) depends on what was played before"
+    assert same(player.play(one, again), player.play(two, again)), "reset(seed) depends on what was played before"
     fresh = suite.make(task, num_envs=NUM_ENVS, seed=1)
-    assert np.array_equal(fresh.reset(), start) and same(play(fresh, actions), played), "the same seed plays otherwise"
+    assert np.array_equal(fresh.reset(), start), "the same seed plays otherwise"
+    assert same(player.play(fresh, start), played), "the same seed plays otherwise"
     for envs in (one, two, fresh):
         envs.close()
 
@@ -76,8 +79,7 @@ def _check_steps(suite: Suite, steps: int, *, training: bool) -> None:
     assert envs.num_envs == NUM_ENVS
     frames = envs.reset()
     waiting, ends, kept = np.zeros(NUM_ENVS, bool), 0, frames.copy()
-    for action in random_actions(suite, task, steps):
-        answer = envs.step(action)
+    for answer in RandomPlayer(suite, task).steps(envs, frames, steps):
         for some in (frames, answer.frames):
             assert some.shape == (NUM_ENVS, *observation.frame_shape) and some.dtype == observation.frame_dtype
         for name, dtype in (
@@ -101,18 +103,17 @@ def _check_steps(suite: Suite, steps: int, *, training: bool) -> None:
 def saved_state_goes_on_bit_for_bit(suite: Suite, steps_to_an_end: int = STEPS) -> None:
     task = suite.tasks[0]
     envs = suite.make(task, num_envs=NUM_ENVS, seed=0)
-    envs.reset()
-    played = play(envs, random_actions(suite, task, STEPS))
+    player = RandomPlayer(suite, task)
+    last = player.play(envs, envs.reset())[-1].frames
     state = envs.get_state()
     if state is None:
         assert _refuses_state(envs), "where get_state gives None, set_state raises NotImplementedError"
     else:
         json.dumps({key: value for key, value in state.items() if not isinstance(value, np.ndarray)})
-        actions = random_actions(suite, task, STEPS, seed=1)
-        expected = play(envs, actions)
+        expected = player.play(envs, last)
         other = suite.make(task, num_envs=NUM_ENVS, seed=9)
-        assert np.array_equal(other.set_state(state), played[-1].frames), "set_state gives the frames that were left"
-        assert same(play(other, actions), expected), "what follows from a saved state differs"
+        assert np.array_equal(other.set_state(state), last), "set_state gives the frames that were left"
+        assert same(player.play(other, last), expected), "what follows from a saved state differs"
         other.close()
     envs.close()
 
@@ -143,9 +144,10 @@ def a_filmed_environment_plays_as_any_other(suite: Suite, steps_to_an_end: int =
     except NoPictureError:
         return
     envs = suite.make(task, num_envs=1, seed=5, training=False)
-    assert np.array_equal(scene.envs.reset(), envs.reset()), "a filmed environment starts otherwise"
-    for action in random_actions(suite, task, steps_to_an_end)[:, :1]:
-        one, other = scene.envs.step(action), envs.step(action)
+    frames, player = envs.reset(), RandomPlayer(suite, task)
+    assert np.array_equal(scene.envs.reset(), frames), "a filmed environment starts otherwise"
+    plays = (player.steps(each, frames, steps_to_an_end) for each in (scene.envs, envs))
+    for one, other in zip(*plays, strict=True):
         assert same([one], [other]), "a filmed environment plays otherwise"
         picture = scene.picture(one.frames[0])
         assert picture.ndim == 3 and picture.shape[2] == 3 and picture.dtype == np.uint8, "an RGB picture"
@@ -164,18 +166,36 @@ SUITE_CHECKS: tuple[Callable[[Suite, int], None], ...] = (
 )
 
 
-def random_actions(suite: Suite, task: str, steps: int, seed: int = 0) -> np.ndarray:
-    """Draw actions [steps, NUM_ENVS, ...] that the task has: of one choice, or real numbers before squashing."""
-    action, mask, rng = suite.spec.action, suite.mask(task), generator(seed, "actions")
-    if action.is_discrete:
-        return rng.choice(np.flatnonzero(mask), (steps, NUM_ENVS))
-    assert not action.choices, "these checks play single choices or real numbers"
-    return np.where(mask, rng.standard_normal((steps, NUM_ENVS, action.reals), np.float32), np.float32(0))
+class RandomPlayer:
+    """Plays actions at random, of those that a task has and each state allows; every play draws the same numbers."""
 
+    def __init__(self, suite: Suite, task: str, seed: int = 0) -> None:
+        self._spec, self._mask, self._seed = suite.spec, suite.mask(task), seed
 
-def play(envs: Envs, actions: np.ndarray) -> list[EnvStep]:
-    """Make one step for each row of actions."""
-    return [envs.step(action) for action in actions]
+    def play(self, envs: Envs, frames: np.ndarray, steps: int = STEPS) -> list[EnvStep]:
+        """Make all steps from `frames` on, those of a reset or of the last step."""
+        return list(self.steps(envs, frames, steps))
+
+    def steps(self, envs: Envs, frames: np.ndarray, steps: int) -> Iterator[EnvStep]:
+        """Make steps one by one."""
+        rng = generator(self._seed, "actions")
+        for _ in range(steps):
+            step = envs.step(self.actions(frames, rng))
+            yield step
+            frames = step.frames
+
+    def actions(self, frames: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Draw actions [n, *action_shape] for the states in `frames`: choices, then real numbers before squashing."""
+        action, allowed = self._spec.action, np.broadcast_to(self._mask, (len(frames), len(self._mask)))
+        if self._spec.observation.mask_size:
+            allowed = allowed & frames[MASK_FIELD]
+        *options, reals = np.split(allowed, np.cumsum(action.choices), axis=1)
+        # An option at random: the greatest of one number each. Of a choice that the task has not, the first.
+        chosen = [np.where(flags, rng.random(flags.shape), -1.0).argmax(1) for flags in options]
+        if action.is_discrete:
+            return chosen[0]
+        numbers = np.where(reals, rng.standard_normal(reals.shape, np.float32), np.float32(0))
+        return np.column_stack([*chosen, numbers]).astype(action.dtype)
 
 
 def same(one: list[EnvStep], other: list[EnvStep]) -> bool:
