@@ -91,6 +91,8 @@ def test_what_is_no_whole_number_is_refused(value):
         ({"pairs": "both", "replay_ratio": 0.2}, "replay_ratio must be a number between 0.25 and 4 or none, got 0.2"),
         ({"pairs": "neither"}, "pairs must be one of either, both"),
         ({"device": "cuda:x"}, "device must be cpu, cuda, cuda:N or mps"),
+        ({"device": "mps", "scale_returns": True}, "scale_returns needs float64, which device mps has not: set scale"),
+        ({"device": "mps", "normalise_observations": True}, "normalise_observations needs float64, which device mps"),
         ({"imports": ("os; rm",)}, "imports must be names of modules"),
     ],
 )
@@ -104,6 +106,7 @@ def test_settings_that_only_look_at_odds_are_accepted():
     assert RunConfig(batch_unrolls=64, workers=64, buffer_frames=1280).buffer_frames == 1280
     assert RunConfig(compress_frames=500_000).compress_on_top
     assert RunConfig(protocol="probe", probe_task="asterix").probe_task == "asterix"
+    assert RunConfig(device="mps").device == "mps" and RunConfig(device="cuda", scale_returns=True).scale_returns
     assert RunConfig(slots=1, batch_unrolls=1, unroll_steps=1, buffer_frames=1).slots == 1
 
 

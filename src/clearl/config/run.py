@@ -294,6 +294,9 @@ def _conflicts(c: RunConfig) -> Iterator[str]:
         yield "replay_budget is the size of the replay buffer in bytes: give it, buffer_frames or buffer_share, not two"
     if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", c.device):
         yield f"device must be cpu, cuda, cuda:N or mps, got {c.device!r}"
+    for name in ("normalise_observations", "scale_returns"):
+        if c.device == "mps" and getattr(c, name):
+            yield f"{name} needs float64, which device mps has not: set {name} to false, or device to cpu"
     if c.runtime == "inline" and c.device != "cpu":
         yield f"runtime inline acts with the learner's own network: device must be cpu, got {c.device!r}; or use local"
     for module in c.imports:

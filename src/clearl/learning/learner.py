@@ -14,9 +14,9 @@ from clearl.errors import ConfigError, DivergedError
 from clearl.learning.diagnostics import Diagnostics, diagnose, recorded_unrolls
 from clearl.learning.optimizer import annealed_rate, make_optimizer
 from clearl.learning.replay_state import with_replay_state
-from clearl.learning.return_scale import check_scaling, scaled_by_returns
+from clearl.learning.return_scale import scaled_by_returns
 from clearl.methods.method import Method
-from clearl.nets.network import KeepsStatistics, PolicyNetwork, StepOutput, as_module
+from clearl.nets.network import KeepsStatistics, PolicyNetwork, ScalesReturns, StepOutput, as_module
 from clearl.types import Batch, Visit
 
 BAD_UPDATES_IN_A_ROW = 10
@@ -43,8 +43,7 @@ class Learner:
         self, *, network: PolicyNetwork, method: Method, config: RunConfig, batch_frames: int, total_frames: int | None
     ) -> None:
         self.network, self.method, self.config = network, method, config
-        if config.scale_returns:
-            check_scaling(network, method.replay_fraction)
+        check_statistics(config, network, method.replay_fraction)
         self.device = find_device(config.device)
         as_module(network).to(self.device)
         self.batch_frames, self.total_frames = batch_frames, total_frames
@@ -102,7 +101,8 @@ class Learner:
 
     def _observe(self, batch: Batch) -> None:
         """Update the network's statistics with new unrolls; replayed ones were counted when they were new."""
-        if self.config.normalise_observations and isinstance(self.network, KeepsStatistics):
+        if self.config.normalise_observations:
+            assert isinstance(self.network, KeepsStatistics)
             self.network.observe(batch.observation[:-1, ~batch.is_replay].flatten(0, 1))
 
     def _scaled(self, batch: Batch) -> Batch:
@@ -189,6 +189,26 @@ class Learner:
             raise DivergedError(
                 f"losses or gradients were not finite {BAD_UPDATES_IN_A_ROW} times in a row, until update "
                 f"{self.updates}; the parameters are as before. Lower learning_rate, or set grad_norm_clip"
+            )
+
+
+def check_statistics(config: RunConfig, network: PolicyNetwork, replay_fraction: float) -> None:
+    """Refuse settings whose statistics would stay at their start for ever."""
+    seams: dict[str, tuple[type, str]] = {
+        "normalise_observations": (KeepsStatistics, "observe"),
+        "scale_returns": (ScalesReturns, "observe_returns and return_scale"),
+    }
+    for setting, (seam, hooks) in seams.items():
+        if not getattr(config, setting):
+            continue
+        if not isinstance(network, seam):
+            raise ConfigError(
+                f"{setting} needs a network with {hooks}, which {type(network).__name__} has not; set {setting} to "
+                "false"
+            )
+        if replay_fraction == 1:
+            raise ConfigError(
+                f"{setting} learns from new experience, of which replay_fraction 1 leaves none; set {setting} to false"
             )
 
 

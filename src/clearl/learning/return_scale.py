@@ -12,20 +12,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from clearl.errors import ConfigError
 from clearl.nets.network import PolicyNetwork, ScalesReturns
 from clearl.types import Batch
-
-
-def check_scaling(network: PolicyNetwork, replay_fraction: float) -> None:
-    """Refuse what would leave the scale at 1 for ever."""
-    if not isinstance(network, ScalesReturns):
-        raise ConfigError(
-            f"scale_returns needs a network with observe_returns and return_scale, which {type(network).__name__} has "
-            "not; set scale_returns to false"
-        )
-    if replay_fraction == 1:
-        raise ConfigError("scale_returns learns from new experience, of which replay_fraction 1 leaves none")
 
 
 def scaled_by_returns(network: PolicyNetwork, batch: Batch) -> Batch:
