@@ -21,6 +21,7 @@ from clearl.methods.method import Method, OptimizerState, Wrapper, cannot_grow
 from clearl.methods.settings import ContinualBackpropSettings
 from clearl.nets.growth import NetworkGrowth
 from clearl.nets.network import ActorCritic, PolicyNetwork
+from clearl.nets.records import Encoders
 from clearl.nets.stages import Conv, Dense
 from clearl.nets.torsos import Torso
 from clearl.seeding import derive
@@ -36,6 +37,8 @@ class Layer:
     """Weights [out, in, ...] of the layers that read the units."""
     inputs_per_unit: int
     """Columns of `outgoing` for each unit: one, or the number of places where an image is flattened."""
+    start: int
+    """The first of these columns: not 0 where the features of several parts are joined."""
     utility: Tensor
     age: Tensor
     """Updates since each unit was made."""
@@ -50,12 +53,14 @@ class Layer:
 
     def columns(self, unit: int) -> tuple[slice, slice]:
         """Return the index of a unit's outgoing weights."""
-        return slice(None), slice(unit * self.inputs_per_unit, (unit + 1) * self.inputs_per_unit)
+        first = self.start + unit * self.inputs_per_unit
+        return slice(None), slice(first, first + self.inputs_per_unit)
 
     def reach(self) -> Tensor:
         """Return the sum of |outgoing weights| of each unit."""
-        width = self.units * self.inputs_per_unit  # a recurrent core reads the last action and reward besides
-        sums = [w.detach().abs().transpose(0, 1)[:width].flatten(1).sum(1) for w in self.outgoing]
+        # The reader has other inputs besides: other parts, or the last action and reward of a recurrent core.
+        own = slice(self.start, self.start + self.units * self.inputs_per_unit)
+        sums = [w.detach().abs().transpose(0, 1)[own].flatten(1).sum(1) for w in self.outgoing]
         return torch.stack(sums).sum(0).view(self.units, -1).sum(1)
 
 
@@ -109,8 +114,12 @@ class ContinualBackprop(Wrapper):
         return {"owed": [layer.owed for layer in self.layers], "replaced": self.replaced}
 
     def grown_own(self, tensors: Mapping[str, Tensor], growth: NetworkGrowth) -> dict[str, Tensor]:
-        """Return the tensors as they are: a torso grows in its inputs, its units are as many as before."""
-        if any(tensors[name].shape != tensor.shape for name, tensor in self.own_tensors().items()):
+        """Return the tensors as they are: a torso grows in its inputs, its units are as many as before.
+
+        Unless it has further encoders: where their units stand among the others is not known.
+        """
+        own = self.own_tensors()
+        if tensors.keys() != own.keys() or any(tensors[name].shape != tensor.shape for name, tensor in own.items()):
             raise cannot_grow(self)
         return dict(tensors)
 
@@ -160,7 +169,10 @@ class ContinualBackprop(Wrapper):
         fresh = torch.empty(incoming[unit].shape).uniform_(-1, 1, generator=generator)
         incoming[unit] = (fresh * (3 / fresh.numel()) ** 0.5).to(incoming.device)  # as `nets.network.initialise` draws
         bias[unit] = 0.0
-        for parameter in (incoming, bias):
+        norm = getattr(layer.stage, "norm", None)
+        if norm is not None:
+            norm.weight[unit], norm.bias[unit] = 1.0, 0.0
+        for parameter in (incoming, bias, *(norm.parameters() if norm is not None else ())):
             optimizer.reset(parameter, unit)
         for parameter in layer.outgoing:
             parameter[layer.columns(unit)] = 0.0
@@ -171,17 +183,34 @@ class ContinualBackprop(Wrapper):
 
 def _layers(network: PolicyNetwork) -> list[Layer]:
     """Return the stages of a torso whose units can be replaced, each with the layers that read it."""
-    if not isinstance(network, ActorCritic) or not isinstance(network.torso, Torso):
+    if not isinstance(network, ActorCritic) or not isinstance(network.torso, Torso) or not network.torso.is_staged:
         raise ConfigError("continual-backprop replaces units of our own torsos, in a network of one column")
-    stages, found = list(network.torso.stages), []
+    first, *rest = network.torso.stages
+    heads = [network.policy.weight, network.value.weight]
+    readers = heads if network.core is None else [network.core.weight_input]
+    if isinstance(first, Encoders):
+        return [*_encoder_layers(first, cast(Dense, rest[0])), *_chain(rest, readers)]
+    return list(_chain([first, *rest], readers))
+
+
+def _encoder_layers(encoders: Encoders, joined: Dense) -> Iterator[Layer]:
+    """Yield the layers of each part's encoder, whose features stand side by side in the input of `joined`."""
+    start = 0
+    for torso in (cast(Torso, image) for image in encoders.images):
+        yield from _chain([*torso.stages], [joined.linear.weight], start)
+        start += torso.out_size
+    if encoders.vector is not None:
+        yield from _chain([encoders.vector], [joined.linear.weight], start)
+
+
+def _chain(stages: Sequence[nn.Module], readers: Sequence[Tensor], start: int = 0) -> Iterator[Layer]:
+    """Yield the layers of stages, the last of which is read by `readers` from column `start` on."""
     for stage, reader in zip(stages, [*stages[1:], None], strict=True):
         if not isinstance(stage, Conv | Dense) or not isinstance(reader, Conv | Dense | None):
             continue  # a unit of a residual section is read in too many places
-        if reader is not None:
-            outgoing, per_unit = [reader.linear.weight], 1 if isinstance(reader, Conv) else reader.positions
+        if reader is None:
+            outgoing, per_unit, first = readers, 1, start
         else:
-            heads = [network.policy.weight, network.value.weight]
-            outgoing, per_unit = heads if network.core is None else [network.core.weight_input], 1
+            outgoing, per_unit, first = [reader.linear.weight], 1 if isinstance(reader, Conv) else reader.positions, 0
         units = stage.out_shape[0]
-        found.append(Layer(stage, outgoing, per_unit, torch.zeros(units), torch.zeros(units)))
-    return found
+        yield Layer(stage, outgoing, per_unit, first, torch.zeros(units), torch.zeros(units))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 
+from clearl.acting.preprocess import as_tensor
 from clearl.config import RunConfig
 from clearl.errors import ConfigError
 from clearl.learning.learner import Learner
@@ -19,7 +21,7 @@ from clearl.methods.method import Method
 from clearl.methods.progress_compress import ProgressCompress
 from clearl.nets.network import ActorCritic, as_module, build_network
 from clearl.nets.torsos import Torso
-from clearl.spaces import discrete_spec
+from clearl.spaces import ObservationSpec, PartSpec, TaskSpec, discrete_spec
 from clearl.types import Batch, Visit
 
 VECTORS = discrete_spec((4,), "float32", 3)
@@ -111,6 +113,66 @@ def test_a_new_unit_changes_nothing_until_it_has_learnt(a_batch: Callable[..., B
     with torch.no_grad():
         layer.stage.linear.weight[3] = 7.0
     assert torch.equal(network.torso(batch.observation.flatten(0, 1)), features)
+
+
+PARTS = ObservationSpec(
+    {
+        "left": PartSpec((2, 10, 10), "bool"),
+        "pose": PartSpec((4,), "float32"),
+        "right": PartSpec((1, 10, 10), "uint8"),
+    }
+)
+
+
+def records(seed: int) -> torch.Tensor:
+    rng, made = np.random.default_rng(seed), np.zeros(30, PARTS.record_dtype)
+    made["left"], made["right"] = (rng.integers(0, 2, made[name].shape) for name in ("left", "right"))
+    made["pose"] = rng.normal(size=(30, 4))
+    return as_tensor(made)
+
+
+@pytest.mark.parametrize("unit", [0, 5])
+def test_units_of_all_encoders_are_replaced(unit: int) -> None:
+    """A unit's columns are found where the features of several parts are joined: with other ones, outputs change."""
+    spec, method = TaskSpec(PARTS, VECTORS.action), ContinualBackprop(Clear(), rate=0.0)
+    network = method.build_network(lambda: build_network(spec, torso="auto", lstm=False, lstm_size=1, seed=1))
+    learner = Learner(network=network, method=method, config=RunConfig(), batch_frames=30, total_frames=None)
+    assert [layer.units for layer in method.layers] == [16, 128, 16, 128, 128, 256]
+    assert isinstance(network, ActorCritic)
+    for layer in method.layers:
+        joined = layer.outgoing[0]
+        before = joined.detach().clone()
+        reach = layer.reach()
+        assert reach.shape == (layer.units,)
+        expected = sum(float(weight[layer.columns(unit)].detach().abs().sum()) for weight in layer.outgoing)
+        assert float(reach[unit]) == pytest.approx(expected, rel=1e-4)
+        method._replace(layer, unit, learner.optimizer)
+        assert int((joined != before).any(0).sum()) == layer.inputs_per_unit or joined.dim() == 4
+        with torch.no_grad():
+            one = network.torso(records(0))
+            layer.stage.linear.weight[unit] = 7.0
+            two = network.torso(records(0))
+        if layer is not method.layers[-1]:  # whose units are the features
+            assert torch.equal(one, two)
+        else:
+            assert torch.equal(network.policy(one), network.policy(two))
+
+
+def test_a_replaced_unit_has_a_fresh_gain_and_bias(a_batch: Callable[..., Batch]) -> None:
+    method = ContinualBackprop(Clear(), rate=0.0)
+    network = method.build_network(
+        lambda: build_network(VECTORS, torso="mlp", lstm=False, lstm_size=1, seed=1, layer_norm=True)
+    )
+    learner = Learner(network=network, method=method, config=RunConfig(), batch_frames=30, total_frames=None)
+    learner.update(a_batch(VECTORS), None)
+    norm = getattr(method.layers[0].stage, "norm")  # noqa: B009 - a convolution has none
+    with torch.no_grad():
+        norm.weight[:], norm.bias[:] = 3.0, 2.0
+    method._replace(method.layers[0], 5, learner.optimizer)
+    assert (norm.weight[5].item(), norm.bias[5].item()) == (1, 0)
+    assert (norm.weight[6:] == 3).all() and (norm.bias[6:] == 2).all()
+    for parameter in norm.parameters():
+        _assert_reset(learner, parameter, 5, 6)
 
 
 def test_utility_is_activity_times_outgoing_weights(a_batch: Callable[..., Batch]) -> None:
