@@ -22,7 +22,7 @@ Read = TypeVar("Read")
 
 
 @dataclass(frozen=True)
-class Head:
+class SweepHead:
     """The keys of the file that hold one value."""
 
     title: Annotated[str | None, "heading of the report; default: the file's name"] = None
@@ -49,9 +49,9 @@ class Range:
 
 @dataclass(frozen=True)
 class Study:
-    """What a sweep file asks for."""
+    """The content of a sweep file."""
 
-    head: Head
+    head: SweepHead
     settings: Point
     arms: Mapping[str, Point]
     grid: Mapping[str, Sequence[Any]]
@@ -76,7 +76,7 @@ def read_study(path: Path) -> Study:
     file = _File(path, {"seed": "seeds", "tasks": "orders"} if ordered else {"seed": "seeds"})
     ranges, draws = _random(content.get("random"), file)
     study = Study(
-        head=file.read(Head, {key: content[key] for key in _HEAD if key in content}, ""),
+        head=file.read(SweepHead, {key: content[key] for key in _HEAD if key in content}, ""),
         settings=_File(path, {"seed": "seeds"}).settings(content.get("settings"), "settings"),
         arms=_arms(content.get("arms"), file),
         grid=_grid(content.get("grid"), file),

@@ -1,4 +1,4 @@
-"""How an environment's observations and actions are read, in words: their shapes decide, and may mislead."""
+"""Say in words how an environment's observations and actions are read: their shapes decide, and may mislead."""
 
 from __future__ import annotations
 
