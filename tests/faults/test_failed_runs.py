@@ -16,6 +16,7 @@ from clearl.errors import ClearlError, EnvironmentFaultError, WorkerError
 from clearl.experiment import run
 from clearl.records.run_dir import RunDir
 from clearl.records.schema import Row
+from clearl.runtimes.supervision import REBUILT
 
 UNSAVED: dict[str, Any] = {"checkpoint_every_frames": None, "fault_budget": 1, "restart_backoff_s": 0.01}
 RUNTIMES = pytest.mark.parametrize("runtime", ["inline", "local"])
@@ -60,10 +61,22 @@ def test_environments_that_fail_for_good_cost_nothing_that_was_learnt(
 def test_a_run_that_is_told_to_stop_while_its_environments_fail_ends_in_order(
     runtime: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Batch systems signal the whole job, games included."""
+    """Batch systems signal the whole job, games included: the run is told by the environment that fails next."""
     monkeypatch.setenv("FAULTS", str(tmp_path))
-    config, out = faulty_config(runtime=runtime, **UNSAVED), tmp_path / "run"
-    assert run(config, out, console=False, listeners=[Strike(tmp_path, stop=True)]).status == "interrupted"
+    config, out = faulty_config(runtime=runtime, workers=1, **UNSAVED), tmp_path / "run"
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+    def strike(row: Row) -> None:
+        if row["kind"] == "fault" and row["problem"].endswith(REBUILT):  # all that the budget allows for
+            (tmp_path / "told").write_text(str(os.getpid()))
+            (tmp_path / "told").rename(tmp_path / "always")
+        elif row["kind"] == "train" and row["updates"] == 10:
+            (tmp_path / "raise").touch()
+
+    try:
+        assert run(config, out, console=False, listeners=[strike]).status == "interrupted"
+    finally:
+        signal.signal(signal.SIGHUP, before)
     assert_saved_to_the_end(out)
     assert_exact(out, config)
 

@@ -2,7 +2,7 @@
 
 A file named after the fault in the directory $FAULTS is the order; the environment that takes it renames it to
 `<fault>.taken`, so that one order makes one fault, in whichever process comes first. While there is a file `always`,
-every step of every environment raises.
+every step of every environment raises; if it holds the number of a process, that one gets SIGHUP first.
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ class Faulty(gymnasium.Env[np.ndarray, Any]):
     def step(self, action: Any) -> Outcome:
         self.place += 1 if action else -1
         outcome = (self.see(), float(self.place == 20), self.place in (0, 20), False, {})
-        if (Path(os.environ.get("FAULTS", "/nowhere")) / "always").exists():
+        always = Path(os.environ.get("FAULTS", "/nowhere")) / "always"
+        if always.exists():
+            if leader := always.read_text():
+                os.kill(int(leader), signal.SIGHUP)
             _raise(outcome)
         for name, misbehave in FAULTS.items():
             if (name != "hang-evaluation" or in_evaluator()) and ordered(name):
