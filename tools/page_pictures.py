@@ -14,7 +14,7 @@ from playwright.sync_api import sync_playwright
 
 from clearl.watch.server import serve
 
-WIDTH, HEIGHTS = 1280, {"watch": 860, "report": 1500}
+WIDTH, HEIGHTS = 1280, {"watch": 1112, "report": 1500}
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def main(runs: Path, report: Path, out: Path) -> None:
             page.screenshot(path=out / f"{name}.png")
         browser.close()
     for path in (out / "watch.png", out / "report.png"):
-        Image.open(path).convert("RGB").quantize(128).save(path, optimize=True)
+        Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
         print(f"{path.name}: {path.stat().st_size / 1e3:.0f} kB")
 
 

@@ -88,7 +88,9 @@ class WatchedRun:
         except (OSError, ClearlError):
             meta = {"status": "unreadable"}
         shown = {key: meta.get(key) for key in ("status", "method", "suite", "protocol", "seed", "arm")}
-        return {"frames": last_frames(self.path / METRICS_FILE), **shown, **_plan(meta)}
+        frames = last_frames(self.path / METRICS_FILE)
+        # Deleted files go one by one: the line keeps what the metrics said.
+        return {"frames": self._line.get("frames") if frames is None else frames, **shown, **_plan(meta)}
 
     def _read(self) -> dict[str, Any]:
         try:

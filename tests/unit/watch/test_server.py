@@ -98,6 +98,8 @@ def test_a_growing_a_resumed_and_a_deleted_run_are_followed(make_run: Callable[.
         assert get_json(server, address)["evaluations"]["a"]["frames"] == [*before, 2500.0]
         (path / "metrics.jsonl").write_bytes(position)  # a resume drops what its checkpoint does not know
         assert get_json(server, address)["evaluations"]["a"]["frames"] == before
+        (path / "metrics.jsonl").unlink()  # whoever deletes a directory deletes one file after the other
+        assert get_json(server, address)["evaluations"]["a"]["frames"] == before
         shutil.rmtree(path)
         shown = get_json(server, address)
         assert (shown["status"], shown["evaluations"]["a"]["frames"], shown["method"]) == ("deleted", before, "clear")
