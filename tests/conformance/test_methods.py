@@ -14,10 +14,11 @@ from clearl.spaces import TaskSpec
 from clearl.testing import METHOD_CHECKS
 from clearl.testing.methods import CONTINUOUS, JOINT, SPEC
 
+SPECS = {"discrete": SPEC, "continuous": CONTINUOUS, "joint": JOINT}
 WRAPPERS = [name for name in METHODS if issubclass(METHODS.get(name), Wrapper)]
 
 
-@pytest.mark.parametrize("spec", [SPEC, CONTINUOUS, JOINT], ids=["discrete", "continuous", "joint"])
+@pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
 @pytest.mark.parametrize("lstm", [False, True], ids=["feedforward", "lstm"])
 @pytest.mark.parametrize("name", method_spellings())
 @pytest.mark.parametrize("check", METHOD_CHECKS, ids=lambda check: check.__name__)
@@ -32,10 +33,11 @@ def test_a_method_with_scaled_returns(name: str, lstm: bool) -> None:
         check(name, lstm, scale_returns=True)
 
 
+@pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
 @pytest.mark.parametrize("correction", list(CORRECTIONS))
 @pytest.mark.parametrize("check", METHOD_CHECKS, ids=lambda check: check.__name__)
-def test_a_correction(check: Callable[..., None], correction: str) -> None:
-    check("clear", False, correction=correction)
+def test_a_correction(check: Callable[..., None], correction: str, spec: TaskSpec) -> None:
+    check("clear", False, spec, correction=correction)
 
 
 @pytest.mark.parametrize("outer", WRAPPERS)
