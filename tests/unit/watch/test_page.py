@@ -377,7 +377,9 @@ def test_a_run_has_the_same_colour_in_every_chart_side_by_side(
     lines = """() => [...state.compare?.charts ?? []].map(([task, chart]) =>
         [task, chart.lines.map((line) => [line.label, line.colour])])"""
     one, two = ["one", "#0072b2"], ["two", "#d55e00"]
-    wait_for(lambda: page.evaluate(lines) == [["a", [one]], ["b", [one, two]]])
+    wait_for(lambda: sorted(page.evaluate(lines)) == [["a", [one]], ["b", [one, two]]])
+    titles = page.locator(".run").first.locator("h3")
+    assert titles.all_inner_texts() == ["return on a", "return on b"], "whichever run was read first"
     page.evaluate("choose([...state.chosen].reverse())")
     one, two = ["one", "#d55e00"], ["two", "#0072b2"]
     wait_for(lambda: sorted(page.evaluate(lines)) == [["a", [one]], ["b", [two, one]]])

@@ -338,7 +338,7 @@ function drawCompare() {
     if (!state.compare.charts.has(task)) {
       const chart = new Chart(`return on ${task}`, { sync: "side by side" });
       state.compare.charts.set(task, chart);
-      state.compare.cards.append(chart.node);
+      state.compare.cards.append(...tasks.map((each) => state.compare.charts.get(each)?.node).filter(Boolean));
     }
     state.compare.charts.get(task).draw(known.filter(([run]) => run.evaluations[task]).map(([run, place]) => ({
       label: run.name, colour: colourOf(place), dash: dashOf(place), width: 2, points: run.evaluations[task].frames.length < FEW_POINTS / 3,
