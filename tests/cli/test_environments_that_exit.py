@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 ENVIRONMENT = """
-import os, sys, threading, gymnasium, numpy as np
+import os, signal, subprocess, sys, threading, gymnasium, numpy as np
 from gymnasium.spaces import Box, Discrete
 
 def act(call):
     # The environment variable DEED says what to do in which call, as in `reset:leaves`.
     where, _, deed = os.environ.get("DEED", "").partition(":")
     if where == call:
-        {"exits": lambda: sys.exit(0), "leaves": lambda: os._exit(0), "pipe": broken_pipe}[deed]()
+        {"exits": lambda: sys.exit(0), "leaves": lambda: os._exit(0), "pipe": broken_pipe, "starts": start_game,
+         "starts and dies": lambda: (start_game(), os.kill(os.getpid(), signal.SIGKILL))}[deed]()
+
+def start_game():
+    # In a session of its own, as launchers of games do.
+    game = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    with open("games", "a") as file:
+        print(game.pid, file=file)
 
 def broken_pipe():
     raise BrokenPipeError(32, "Broken pipe")
@@ -75,7 +84,7 @@ def clearl(place: Path, arguments: list[str], deed: str = "") -> subprocess.Comp
     (place / "odd_envs.py").write_text(ENVIRONMENT)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(place), *sys.path]), "DEED": deed}
     command = [sys.executable, "-m", "clearl", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=place, timeout=120, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +115,21 @@ def test_whatever_an_environment_does_a_verb_fails_and_names_it(verb: str, deed:
     assert done.returncode == 1, done
     said = done.stdout if verb == "check" else done.stderr
     assert "Moody-v0" in said and ("BrokenPipeError" if "pipe" in deed else "SystemExit: 0") in said
+
+
+@pytest.mark.parametrize("deed", ["step:starts", "step:starts and dies"])
+@pytest.mark.parametrize("verb", ["eval", "video", "check"])
+def test_games_that_an_environment_starts_end_with_the_verb(verb: str, deed: str, trained: Path) -> None:
+    started = trained / "games"
+    started.unlink(missing_ok=True)
+    done = clearl(trained, command(verb, trained), deed)
+    assert done.returncode == (-signal.SIGKILL if "dies" in deed else 0), done
+    games = [int(line) for line in started.read_text().split()]
+    deadline = time.monotonic() + 5
+    while left := [game for game in games if Path(f"/proc/{game}").exists()]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.01)
+    assert games
 
 
 @pytest.mark.parametrize("deed", ["reset:exits", "reset:leaves"])

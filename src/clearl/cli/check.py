@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from os import _exit  # the one that exits, also while an environment is made
@@ -38,6 +38,14 @@ def main(argv: list[str]) -> int:
     if not ids:
         raise ConfigError("check needs an environment, as in: clearl check gym:CartPole-v1")
 
+    from clearl.runtimes.local.guard import guarded
+
+    with guarded():
+        return max(_check(args, ids))
+
+
+def _check(args: CheckArgs, ids: Sequence[str]) -> list[int]:
+    """Check each environment and print what was found; return an exit code for each."""
     from clearl.tasks.checker import check_env
     from clearl.tasks.parameters import split_task
     from clearl.tasks.readings import describe_env
@@ -53,7 +61,7 @@ def main(argv: list[str]) -> int:
         with suppress(ClearlError):  # the findings said why it cannot be made
             print("".join(f"    {line}\n" for line in describe_env(name)), end="")
             print(f"    parameters ({split_task(name)[0]}?name=value): {list_parameters(name)}")
-    return max(codes)
+    return codes
 
 
 class _Watchdog:

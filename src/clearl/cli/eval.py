@@ -30,6 +30,14 @@ def main(argv: list[str]) -> int:
     """Run the verb; return the exit code."""
     args = parse(EvalArgs, argv, verb="eval", about=ABOUT)
 
+    from clearl.runtimes.local.guard import guarded
+
+    with guarded():
+        _evaluate(args)
+    return 0
+
+
+def _evaluate(args: EvalArgs) -> None:
     from clearl.play import evaluate, open_parts
 
     here = Path.cwd()  # environments may change it
@@ -48,4 +56,3 @@ def main(argv: list[str]) -> int:
             evaluations.append({**asdict(evaluation), "success_rate": rate, "frames": frames})
     if file is not None:
         file.write_text(json.dumps({"v": 1, "run": args.run, "evaluations": evaluations}, indent=2) + "\n")
-    return 0

@@ -43,6 +43,14 @@ def main(argv: list[str]) -> int:
     if suffix not in (".gif", ".mp4"):
         raise ConfigError(f"out must end in .gif or .mp4, got {args.out!r}")
 
+    from clearl.runtimes.local.guard import guarded
+
+    with guarded():
+        _film(args)
+    return 0
+
+
+def _film(args: VideoArgs) -> None:
     from clearl.play import open_parts, record_switch, record_video, switch_task
 
     here = Path.cwd()  # environments may change it
@@ -59,4 +67,3 @@ def main(argv: list[str]) -> int:
         print(f"{shown}: mean score {before:.2f} before the segment, {after:.2f} after it")
     else:
         print(f"{shown}: mean score {record_video(trained, file, **limits, tell=warn):.2f}")
-    return 0
