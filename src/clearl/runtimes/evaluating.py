@@ -2,15 +2,119 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from clearl.acting.evaluator import Evaluation
 from clearl.nets.weights import FlatWeights
-from clearl.runtimes.messages import Evaluate
-from clearl.runtimes.remote import RemoteEvaluators
+from clearl.runtimes.backend import RemoteProcess, WeightStore
+from clearl.runtimes.messages import Evaluate, Evaluated, Ready
+from clearl.runtimes.programs import add_seconds
+from clearl.runtimes.remote import received, setup_message
+from clearl.runtimes.runtime import RunContext
 from clearl.runtimes.state import RunState, Snapshot
+from clearl.runtimes.supervision import Supervisor, SupervisorContext
 
+EVALUATOR_PROGRAM = "clearl.runtimes.programs:EvaluatorProgram"
 _MOST_SNAPSHOTS = 8
 """Switches whose evaluation may be pending before training waits: each holds a copy of the weights."""
+
+
+@dataclass(frozen=True)
+class EvaluationRound:
+    """The scores of every task with one version of the weights."""
+
+    evaluations: list[Evaluation]
+    frames: int
+    updates: int
+
+
+class RemoteEvaluator:
+    """An evaluator process. It evaluates one published version of the weights at a time."""
+
+    def __init__(
+        self,
+        name: str,
+        tasks: tuple[str, ...],
+        context: RunContext,
+        weight_store: WeightStore,
+        supervision: SupervisorContext,
+    ) -> None:
+        self._tasks, self._context, self._weight_store = tasks, context, weight_store
+        self.busy, self._spec = False, Evaluate()
+        self.seconds: dict[str, float] = {}
+        self._results: list[Evaluated] = []
+        self.supervisor = Supervisor(name, self._begin_process, self.receive, supervision)
+        self.supervisor.tasks = tasks
+
+    def receive(self) -> None:
+        """Handle the messages of the process."""
+        for message in received(self.supervisor):
+            if isinstance(message, Ready) and self.busy:
+                self._results.clear()
+                self.supervisor.send(self._spec)
+            elif isinstance(message, Evaluated):
+                self.supervisor.mended(message.faults)
+                self._results.append(message)
+                add_seconds(self.seconds, message.seconds)
+                if self.done:
+                    self.supervisor.done()
+
+    def evaluate(self, spec: Evaluate) -> None:
+        """Evaluate the newest published weights."""
+        assert not self.busy
+        self.busy = self.supervisor.wanted = True
+        self._spec = spec
+        if self.supervisor.ready:
+            self.supervisor.send(spec)
+
+    @property
+    def done(self) -> bool:
+        """True if all tasks of the evaluation that is under way are done."""
+        return len(self._results) == len(self._tasks)
+
+    def take(self) -> list[Evaluated]:
+        """Return the results of the finished evaluation."""
+        results, self._results, self.busy = self._results, [], False
+        return results
+
+    def _begin_process(self, child: RemoteProcess, starts: int) -> None:
+        name, program = self.supervisor.name, EVALUATOR_PROGRAM
+        setup = setup_message(self._context, name, program, incarnation=starts, tasks=self._tasks)
+        child.begin(setup, [self._weight_store])
+
+
+class RemoteEvaluators:
+    """All evaluators of a run, each with its tasks; together they evaluate one version of the weights at a time."""
+
+    def __init__(self, context: RunContext, weight_store: WeightStore, supervision: SupervisorContext) -> None:
+        groups, self.weight_store = supervision.backend.evaluators, weight_store
+        names = ["evaluator"] if len(groups) == 1 else [f"evaluator-{index}" for index in range(len(groups))]
+        self.members = [
+            RemoteEvaluator(name, tasks, context, weight_store, supervision)
+            for name, tasks in zip(names, groups, strict=True)
+        ]
+
+    @property
+    def busy(self) -> bool:
+        return any(member.busy for member in self.members)
+
+    def evaluate(self, spec: Evaluate) -> None:
+        """Evaluate the newest published weights."""
+        for member in self.members:
+            member.evaluate(spec)
+
+    def take(self) -> EvaluationRound | None:
+        """Return the evaluation that is under way, once all tasks are done."""
+        if not all(member.done for member in self.members):
+            return None
+        results = [done for member in self.members for done in member.take()]
+        evaluations = [
+            Evaluation(done.task, done.scores, done.steps, done.column, done.others, done.success_rates)
+            for done in results
+        ]
+        return EvaluationRound(evaluations, results[0].frames, results[0].version)
 
 
 class EvaluationQueue:

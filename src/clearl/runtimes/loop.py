@@ -17,10 +17,10 @@ from clearl.learning.batching import Intake, Staging
 from clearl.nets.weights import FlatWeights
 from clearl.records.schema import summary_row
 from clearl.runtimes.backend import Backend
-from clearl.runtimes.evaluating import EvaluationQueue
+from clearl.runtimes.evaluating import EvaluationQueue, RemoteEvaluator, RemoteEvaluators
 from clearl.runtimes.host import cores
 from clearl.runtimes.programs import Stopwatch
-from clearl.runtimes.remote import RemoteEvaluator, RemoteEvaluators, RemoteWorker
+from clearl.runtimes.remote import RemoteWorker
 from clearl.runtimes.runtime import RunContext
 from clearl.runtimes.state import RunState
 from clearl.runtimes.supervision import FaultBudget, SupervisorContext

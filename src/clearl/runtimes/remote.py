@@ -1,12 +1,10 @@
-"""Workers and evaluators as the learner's process sees them: their grants and their answers."""
+"""Workers as the learner's process sees them: their grants and their answers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from clearl.acting.evaluator import Evaluation
 from clearl.learning.batching import Pairs
 from clearl.replay.labels import ByTask
 from clearl.runtimes.backend import RemoteProcess, WeightStore
@@ -14,8 +12,6 @@ from clearl.runtimes.messages import (
     Alive,
     BadMessage,
     ChannelClosed,
-    Evaluate,
-    Evaluated,
     Failed,
     Message,
     Produce,
@@ -33,7 +29,6 @@ from clearl.tasks.schedule import Grant
 _GRANTS_TO_COUNT = 64
 """Rounds of a worker between two counts of its unrolls by task: each looks at the index of all its shards."""
 WORKER_PROGRAM = "clearl.runtimes.programs:WorkerProgram"
-EVALUATOR_PROGRAM = "clearl.runtimes.programs:EvaluatorProgram"
 
 
 def received(supervisor: Supervisor) -> list[Message]:
@@ -156,7 +151,7 @@ class RemoteWorker:
     def _begin_process(self, child: RemoteProcess, starts: int) -> None:
         sequences = self.sequences if self.report is None else self.report.sequences
         played = self._played
-        setup = _setup(
+        setup = setup_message(
             self._context, self.supervisor.name, WORKER_PROGRAM, incarnation=sequences[0] + starts,
             slots=tuple(self.slots), sequences=sequences,
             keep_unrolls_after_checkpoint=self._keep_unrolls_after_checkpoint,
@@ -164,102 +159,6 @@ class RemoteWorker:
             played_frames=-1 if played is None else played.start_frames,
         )  # fmt: skip
         child.begin(setup, [self._pairs, self._weight_store])
-
-
-@dataclass(frozen=True)
-class EvaluationRound:
-    """The scores of every task with one version of the weights."""
-
-    evaluations: list[Evaluation]
-    frames: int
-    updates: int
-
-
-class RemoteEvaluator:
-    """An evaluator process. It evaluates one published version of the weights at a time."""
-
-    def __init__(
-        self,
-        name: str,
-        tasks: tuple[str, ...],
-        context: RunContext,
-        weight_store: WeightStore,
-        supervision: SupervisorContext,
-    ) -> None:
-        self._tasks, self._context, self._weight_store = tasks, context, weight_store
-        self.busy, self._spec = False, Evaluate()
-        self.seconds: dict[str, float] = {}
-        self._results: list[Evaluated] = []
-        self.supervisor = Supervisor(name, self._begin_process, self.receive, supervision)
-        self.supervisor.tasks = tasks
-
-    def receive(self) -> None:
-        """Handle the messages of the process."""
-        for message in received(self.supervisor):
-            if isinstance(message, Ready) and self.busy:
-                self._results.clear()
-                self.supervisor.send(self._spec)
-            elif isinstance(message, Evaluated):
-                self.supervisor.mended(message.faults)
-                self._results.append(message)
-                add_seconds(self.seconds, message.seconds)
-                if self.done:
-                    self.supervisor.done()
-
-    def evaluate(self, spec: Evaluate) -> None:
-        """Evaluate the newest published weights."""
-        assert not self.busy
-        self.busy = self.supervisor.wanted = True
-        self._spec = spec
-        if self.supervisor.ready:
-            self.supervisor.send(spec)
-
-    @property
-    def done(self) -> bool:
-        """True if all tasks of the evaluation that is under way are done."""
-        return len(self._results) == len(self._tasks)
-
-    def take(self) -> list[Evaluated]:
-        """Return the results of the finished evaluation."""
-        results, self._results, self.busy = self._results, [], False
-        return results
-
-    def _begin_process(self, child: RemoteProcess, starts: int) -> None:
-        name, program = self.supervisor.name, EVALUATOR_PROGRAM
-        setup = _setup(self._context, name, program, incarnation=starts, tasks=self._tasks)
-        child.begin(setup, [self._weight_store])
-
-
-class RemoteEvaluators:
-    """All evaluators of a run, each with its tasks; together they evaluate one version of the weights at a time."""
-
-    def __init__(self, context: RunContext, weight_store: WeightStore, supervision: SupervisorContext) -> None:
-        groups, self.weight_store = supervision.backend.evaluators, weight_store
-        names = ["evaluator"] if len(groups) == 1 else [f"evaluator-{index}" for index in range(len(groups))]
-        self.members = [
-            RemoteEvaluator(name, tasks, context, weight_store, supervision)
-            for name, tasks in zip(names, groups, strict=True)
-        ]
-
-    @property
-    def busy(self) -> bool:
-        return any(member.busy for member in self.members)
-
-    def evaluate(self, spec: Evaluate) -> None:
-        """Evaluate the newest published weights."""
-        for member in self.members:
-            member.evaluate(spec)
-
-    def take(self) -> EvaluationRound | None:
-        """Return the evaluation that is under way, once all tasks are done."""
-        if not all(member.done for member in self.members):
-            return None
-        results = [done for member in self.members for done in member.take()]
-        evaluations = [
-            Evaluation(done.task, done.scores, done.steps, done.column, done.others, done.success_rates)
-            for done in results
-        ]
-        return EvaluationRound(evaluations, results[0].frames, results[0].version)
 
 
 def _loss(unrolls: int, context: RunContext) -> str:
@@ -274,7 +173,8 @@ def _loss(unrolls: int, context: RunContext) -> str:
     )
 
 
-def _setup(context: RunContext, name: str, program: str, **more: Any) -> Setup:
+def setup_message(context: RunContext, name: str, program: str, **more: Any) -> Setup:
+    """Return the first message to a child of this run: its program, and all that it needs to make its parts."""
     return Setup(
         name=name, program=program, entry=context.factory_entry, config=context.config_yaml,
         run_dir=str(context.run_dir.absolute()), **more,
