@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from clearl.errors import EnvironmentFaultError
 from clearl.runtimes.backend import Endpoints, MessageSink
 from clearl.runtimes.messages import Failed, Message, Produce, Ready, Setup
-from clearl.runtimes.programs import Stopwatch
+from clearl.runtimes.timing import Stopwatch
 
 
 class ChildProgram:

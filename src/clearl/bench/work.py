@@ -23,7 +23,7 @@ from clearl.methods import make_method
 from clearl.nets.network import PolicyNetwork, StepInput
 from clearl.nets.weights import FlatWeights
 from clearl.runtimes.host import cores
-from clearl.runtimes.programs import Stopwatch
+from clearl.runtimes.timing import Stopwatch
 from clearl.seeding import generator
 from clearl.spaces import MASK_FIELD, field_name
 from clearl.suites import make_suite

@@ -10,11 +10,11 @@ from clearl.acting.evaluator import Evaluation
 from clearl.nets.weights import FlatWeights
 from clearl.runtimes.backend import RemoteProcess, WeightStore
 from clearl.runtimes.messages import Evaluate, Evaluated, Ready
-from clearl.runtimes.programs import add_seconds
 from clearl.runtimes.remote import received, setup_message
 from clearl.runtimes.runtime import RunContext
 from clearl.runtimes.state import RunState, Snapshot
 from clearl.runtimes.supervision import Supervisor, SupervisorContext
+from clearl.runtimes.timing import add_seconds
 
 EVALUATOR_PROGRAM = "clearl.runtimes.programs:EvaluatorProgram"
 _MOST_SNAPSHOTS = 8

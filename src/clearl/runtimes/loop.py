@@ -19,11 +19,11 @@ from clearl.records.schema import summary_row
 from clearl.runtimes.backend import Backend
 from clearl.runtimes.evaluating import EvaluationQueue, RemoteEvaluator, RemoteEvaluators
 from clearl.runtimes.host import cores
-from clearl.runtimes.programs import Stopwatch
 from clearl.runtimes.remote import RemoteWorker
 from clearl.runtimes.runtime import RunContext
 from clearl.runtimes.state import RunState
 from clearl.runtimes.supervision import FaultBudget, SupervisorContext
+from clearl.runtimes.timing import Stopwatch
 
 _GLANCE_S = 0.1
 _STOP_S = 5.0

@@ -21,9 +21,9 @@ from clearl.runtimes.messages import (
     Sync,
     Synced,
 )
-from clearl.runtimes.programs import add_seconds
 from clearl.runtimes.runtime import RunContext
 from clearl.runtimes.supervision import Supervisor, SupervisorContext
+from clearl.runtimes.timing import add_seconds
 from clearl.tasks.schedule import Grant
 
 _GRANTS_TO_COUNT = 64

@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from clearl.config import RunConfig
 from clearl.errors import ConfigError, EnvironmentFaultError
-from clearl.runtimes.programs import Stopwatch, TimedSuite
+from clearl.runtimes.timing import Stopwatch, TimedSuite
 from clearl.suites import make_suite
 from clearl.suites.environments import EnvironmentSuite
 from clearl.tasks.gymnasium_vectors import GymnasiumVector
