@@ -1,4 +1,4 @@
-"""This machine: its cores, its allocator, its processor, and the signals that this process gets."""
+"""This machine: its cores and threads, its allocator, its processor, and the signals that this process gets."""
 
 from __future__ import annotations
 
@@ -30,6 +30,19 @@ def cores() -> int:
     """Count the cores that this process may use: by its affinity, and by the CPU quota of a container or batch job."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(allowed, CpuGroups().cores() or allowed)
+
+
+@contextmanager
+def learner_threads(count: int | None) -> Iterator[None]:
+    """Set the torch threads of this process while the block runs; by the number of cores if None."""
+    import torch  # not above: a child process must be quick
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or max(1, cores() // 4))  # the workers need the rest
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 _TRIM_THRESHOLD_BYTES = 1 << 35

@@ -12,9 +12,8 @@ from clearl.acting.evaluator import Evaluation, EvaluationCancelled
 from clearl.errors import EnvironmentFaultError, WorkerError
 from clearl.learning.batching import Pairs
 from clearl.records.schema import summary_row
-from clearl.runtimes.host import cores
+from clearl.runtimes.host import cores, learner_threads
 from clearl.runtimes.local.guard import guarded
-from clearl.runtimes.loop import learner_threads
 from clearl.runtimes.runtime import RunContext, RunSpec
 from clearl.runtimes.state import RunState
 from clearl.runtimes.supervision import REBUILT, FaultBudget, RestartPolicy

@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from clearl.errors import WorkerError
 from clearl.learning.batching import Intake, Staging
@@ -18,7 +16,7 @@ from clearl.nets.weights import FlatWeights
 from clearl.records.schema import summary_row
 from clearl.runtimes.backend import Backend
 from clearl.runtimes.evaluating import EvaluationQueue, RemoteEvaluator, RemoteEvaluators
-from clearl.runtimes.host import cores
+from clearl.runtimes.host import learner_threads
 from clearl.runtimes.remote import RemoteWorker
 from clearl.runtimes.runtime import RunContext
 from clearl.runtimes.state import RunState
@@ -44,11 +42,6 @@ def run_loop(backend: Backend, context: RunContext, *, deaths: Sequence[str] = (
                 run.loop()
         finally:
             run.close()
-
-
-def default_threads(cores: int) -> int:
-    """Return the learner's torch threads: the workers need the rest."""
-    return max(1, cores // 4)
 
 
 @dataclass(frozen=True)
@@ -359,14 +352,3 @@ def next_to_read(workers: Sequence[RemoteWorker], intake: Intake) -> RemoteWorke
     accepted = [worker for worker in current if intake.accepts(worker.slots)] or current
     reported = [worker for worker in accepted if worker.report is not None]
     return min(reported, key=lambda worker: worker.turn, default=None)
-
-
-@contextmanager
-def learner_threads(count: int | None) -> Iterator[None]:
-    """Set the torch threads of this process while the block runs; by the number of cores if None."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or default_threads(cores()))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

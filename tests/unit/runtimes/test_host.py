@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from clearl.config import RunConfig
 from clearl.errors import ConfigError
@@ -79,6 +80,17 @@ def test_cores_are_those_of_the_affinity_and_of_the_quota(
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
     monkeypatch.setattr(host.CpuGroups, "cores", lambda self: quota)
     assert host.cores() == cores
+
+
+@pytest.mark.parametrize(("asked", "cores", "threads"), [(None, 8, 2), (None, 3, 1), (3, 8, 3)])
+def test_the_learner_gets_the_threads_of_the_setting_or_a_quarter_of_the_cores_for_a_time(
+    asked: int | None, cores: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "cores", lambda: cores)
+    before = torch.get_num_threads()
+    with host.learner_threads(asked):
+        assert torch.get_num_threads() == threads
+    assert torch.get_num_threads() == before
 
 
 @pytest.mark.parametrize(
