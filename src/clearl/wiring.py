@@ -1,4 +1,4 @@
-"""Make the parts of a run from its config: the only file that knows every layer."""
+"""Make the parts of a run from its config: the only file that imports all of them."""
 
 from __future__ import annotations
 

@@ -51,6 +51,17 @@ def test_objects_of_runtimes_have_all_their_attributes_from_the_start(path: str)
         assert not any(late.values()), f"{kind.name}: {late}"
 
 
+def imported_rooms(tree: ast.Module) -> set[str]:
+    """The folders of clearl that a file imports from, anywhere in it."""
+    modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {module.split(".")[1] for module in modules if module.startswith("clearl.")}
+
+
+def test_one_file_joins_the_parts_of_a_run() -> None:
+    parts = {"acting", "learning", "methods", "replay", "suites", "protocols"}
+    assert [path for path, tree in TREES.items() if parts <= imported_rooms(tree)] == ["wiring.py"]
+
+
 RIDDLES = ("What", "Who", "Whom", "Whose", "Of", "Whether", "How", "Where", "When", "Which", "Why")
 
 

@@ -97,6 +97,13 @@ def test_the_architecture_shows_every_room() -> None:
     assert {name for name in folders | modules if f"`{name}`" not in rooms} == set()
 
 
+def test_the_architecture_has_a_row_for_every_file_of_the_runtimes() -> None:
+    rows = re.findall(r"^\| `(runtimes/[\w/]+\.py)` \|", (ROOT / "docs" / "architecture.md").read_text(), flags=re.M)
+    source = ROOT / "src" / "clearl"
+    files = [path for path in (source / "runtimes").rglob("*.py") if path.name != "__init__.py"]
+    assert sorted(rows) == sorted(path.relative_to(source).as_posix() for path in files)
+
+
 def test_every_protocol_has_its_row() -> None:
     rows = re.findall(r"^\| `([a-z]+)` \|", (ROOT / "docs" / "protocols.md").read_text(), flags=re.M)
     assert sorted(rows) == sorted(PROTOCOLS)

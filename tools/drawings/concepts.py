@@ -1,4 +1,4 @@
-"""Drawings of the concepts: the flow of data, unroll, pair, reservoir, plan, the columns of Progress & Compress."""
+"""Drawings of the concepts: the flow of data, the processes of a run, unroll, pair, reservoir, plan, columns."""
 
 from __future__ import annotations
 
@@ -41,6 +41,50 @@ def flow() -> Canvas:
     c.box(588, 122, 100, 32, "evaluator", size=13)
     c.line((688, 138), (720, 138), (720, 104), arrow=True)
     return c
+
+
+def processes() -> Canvas:
+    """The processes of a run with runtime `local`, and all that passes between them."""
+    c = Canvas(
+        760,
+        380,
+        "Runtime local: learner, workers and evaluator are processes; messages, pairs and weights between them",
+    )
+    _process(c, (14, 30, 200, 222), "learner", "the process of the command", "grants frames along the plan",
+             "learns from pairs", "restarts children", "writes rows and checkpoints")  # fmt: skip
+    c.box(554, 22, 192, 114)  # behind the first worker: there are several
+    _process(c, (546, 30, 192, 114), "workers", "some slots each:", "environments, policy, shards")
+    _process(c, (546, 172, 192, 80), "evaluator", "plays all tasks with", "one version of the weights")
+    for y, words, forth in ((52, "grant", True), (74, "report, heartbeat", False), (194, "evaluate", True),
+                            (216, "scores, heartbeat", False)):  # fmt: skip
+        ends = ((214, y), (544, y)) if forth else ((546, y), (216, y))
+        c.line(*ends, arrow=True)
+        c.text(380, y - 5, words, size=12, colour=GREY, anchor="middle")
+    c.box(325, 84, 110, 25, "pairs", size=13, fill="#eaf3fa", stroke=BLUE)
+    c.line((546, 96.5), (437, 96.5), arrow=True, colour=BLUE)
+    c.line((325, 96.5), (216, 96.5), arrow=True, colour=BLUE)
+    for y in (115, 224):
+        c.box(325, y, 110, 25, "weights", size=13, fill="#fdf0e6", stroke=ORANGE)
+        c.line((214, y + 12.5), (323, y + 12.5), arrow=True, colour=ORANGE)
+        c.line((435, y + 12.5), (544, y + 12.5), arrow=True, colour=ORANGE)
+    c.line((114, 252), (114, 292), arrow=True)
+    c.box(14, 294, 200, 34, "metrics.jsonl, checkpoints/", size=12.5, fill="#fff")
+    c.line((746, 110), (754, 110), (754, 311), (740, 311), arrow=True)
+    c.box(546, 294, 192, 34, "replay/slot-*", size=12.5, fill="#fff")
+    c.line((190, 252), (190, 272), (380, 272), (380, 284), arrow=True)
+    _process(c, (285, 286, 190, 54), "guard", "ends what is left behind")
+    legend = "grey: processes, with their messages; coloured: shared memory; white: files"
+    c.text(380, 366, legend, size=12, colour=GREY, anchor="middle")
+    return c
+
+
+def _process(c: Canvas, place: tuple[float, float, float, float], name: str, *lines: str) -> None:
+    """Draw a process: its name and what it does."""
+    x, y, width, height = place
+    c.box(x, y, width, height)
+    c.text(x + width / 2, y + 22, name, anchor="middle", bold=True)
+    for i, line in enumerate(lines):
+        c.text(x + width / 2, y + 41 + i * 17, line, size=12, anchor="middle")
 
 
 def unroll() -> Canvas:
@@ -180,5 +224,5 @@ def progress_compress() -> Canvas:
 
 def drawings() -> dict[str, Canvas]:
     """Every drawing by its file's name."""
-    kinds = (flow, unroll, pair, reservoir, plan, progress_compress)
+    kinds = (flow, processes, unroll, pair, reservoir, plan, progress_compress)
     return {kind.__name__.replace("_", "-"): kind() for kind in kinds}
