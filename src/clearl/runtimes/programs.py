@@ -75,7 +75,7 @@ def make_factory(setup: Setup) -> Factory:
 
 
 def heartbeat(sink: MessageSink) -> Callable[[], None]:
-    """Return a function to call often, which sends a heartbeat every few seconds."""
+    """Return a function to call often, which sends a heartbeat at most twice a second."""
     last = time.monotonic()
 
     def beat() -> None:
