@@ -12,6 +12,7 @@ from typing import Any
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
 SUITES = {
     "MinAtar, two games": "e0a-pairs/e0a-pairs",
+    "MinAtar, two games, longer visits": "e0f-visits/e0f-visits",
     "MinAtar, control schemes": "e1-schemes/e1-schemes",
     "MinAtar, control schemes, rivals": "e3-schemes/e3-schemes",
     "MinAtar, four games, short visits": "e2-short/e2-short",

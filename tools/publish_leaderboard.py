@@ -2,7 +2,8 @@
 
     python tools/publish_leaderboard.py
 
-The page is the one of `clearl leaderboard` with a note on its runs. Sweeps that chose constants are left out.
+The page is the one of `clearl leaderboard` with a note on its runs. Sweeps that chose constants are left out, and
+so are those that have not finished: seeds of which some are missing are no sample of what was planned.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from archive_runs import ARCHIVES, unpack
 from clearl.config import RunConfig, from_yaml
 from clearl.records.run_dir import CONFIG_FILE
 from clearl.report import make_leaderboard
+from clearl.reproduce.sweep import load_sweep
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
+SWEEPS = Path(__file__).resolve().parent.parent / "experiments"
 EXPERIMENTS = (
     "e1-schemes", "e2-short", "e2-games", "e3-schemes", "e3-rivals", "e4-short", "e4-visits", "e4-recurrent", "e5-doom",
     "e6-atari",
@@ -32,18 +35,23 @@ They shared the machine with other work: frames/s are no measure of speed ([Perf
 """
 
 
-def archived(archives: Path) -> list[str]:
-    """Return the experiments that can be ranked."""
-    return [name for name in EXPERIMENTS if (archives / f"{name}.tar.xz").is_file()]
+def unpack_finished(archives: Path, out: Path) -> list[str]:
+    """Unpack the rows of the experiments that have finished; return their names."""
+    names = []
+    for name in EXPERIMENTS:
+        archive = archives / f"{name}.tar.xz"
+        if archive.is_file() and unpack(out, archive) < len(load_sweep(SWEEPS / f"{name}.yaml").runs):
+            shutil.rmtree(out / "runs" / name)
+        elif archive.is_file():
+            names.append(name)
+    return names
 
 
 def publish(archives: Path, results: Path) -> None:
     """Unpack the rows, rank them, and write page and numbers."""
-    names = archived(archives)
     with tempfile.TemporaryDirectory() as place:
         runs, board = Path(place, "evidence"), Path(place, "board")
-        for name in names:
-            unpack(runs, archives / f"{name}.tar.xz")
+        names = unpack_finished(archives, runs)
         drop_repeated(runs / "runs", names)
         make_leaderboard([runs], board, command=COMMAND)
         listed = ", ".join(f"`{name}`" for name in names)

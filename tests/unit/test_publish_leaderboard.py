@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # tools are no part of the package
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))  # they import each other as scripts do
 
+
 from tools import publish_leaderboard as board
+from tools.archive_runs import pack, unpack
 
 from clearl.report.leaderboard import COLUMNS
 from clearl.reproduce.sweep import load_sweep
@@ -30,6 +33,18 @@ def test_only_sweep_files_that_ship_are_ranked_and_none_that_chose_constants() -
     for name in board.EXPERIMENTS:
         runs = load_sweep(ROOT / "experiments" / f"{name}.yaml").runs
         assert all(run.config.seed < 100 for run in runs), "seeds from 100 on are for choosing"
+
+
+def test_an_experiment_that_has_not_finished_is_not_ranked(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    name, out = "e4-short", tmp_path / "out"
+    unpack(tmp_path / "all", board.ARCHIVES / f"{name}.tar.xz")
+    pack(tmp_path / "all", tmp_path / "rows" / f"{name}.tar.xz", name)
+    assert board.unpack_finished(tmp_path / "rows", out) == [name] and list((out / "runs").iterdir())
+    shutil.rmtree(next((tmp_path / "all" / "runs" / name).glob("*/seed-0")))
+    pack(tmp_path / "all", tmp_path / "rows" / f"{name}.tar.xz", name)
+    shutil.rmtree(out)
+    assert board.unpack_finished(tmp_path / "rows", out) == [] and not list((out / "runs").iterdir())
 
 
 RUNS = {"e1/a/seed-0": "seed: 0", "e3/a/seed-0": "seed: 0\ndrift_applied: reset", "e3/a/seed-1": "seed: 1"}
