@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,15 @@ import pytest
 from clearl.records import MetricsWriter, RunDir, eval_row, segment_row, train_row
 
 pytest_plugins = ["browser", "first_run", "ray_cluster"]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def same_priority() -> Iterator[None]:
+    """Keep programs of children that run in this process from lowering its priority for all later tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "nice", lambda increment: 0)
+        yield
+
 
 Returns = Callable[[str, float], float]
 """The return of a task at a share (0 to 1) of training."""
