@@ -94,7 +94,8 @@ def test_a_place_that_cannot_be_written_to(verb: str, place: str, trained: Path,
 
 
 @pytest.mark.parametrize("verb", READING)
-def test_a_disk_that_reports_errors(verb: str, trained: Path, here: Path, capsys) -> None:
+def test_a_disk_that_reports_errors(verb: str, trained: Path, here: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_none")  # push asks for one first
     with FailingCalls(trained, 0, 10**9).injected():
         code = main(filled(READING[verb], trained))
     said = capsys.readouterr().err

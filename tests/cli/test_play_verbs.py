@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from interrupted import crash
 from safetensors.torch import load_file, save
 from whole_runs import small_config
 
@@ -33,6 +34,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that ended between two checkpoints of different frames and its end."""
+    out = tmp_path_factory.mktemp("play") / "stopped"
+    config = small_config(cycles=1, frames_per_visit=300, checkpoint_every_frames=100)
+    crash(config, out, at=lambda row: row["kind"] == "train" and row["frames"] > 400)
+    return out
+
+
+@pytest.fixture(scope="module")
 def separate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("play") / "separate"
     run(small_config(cycles=1, frames_per_visit=100, protocol="separate"), out, console=False)
@@ -46,15 +56,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_damaged_newest_checkpoint_is_told_and_of_which_frames_the_other_is(verb, trained, here, capsys) -> None:
-    out = Path(shutil.copytree(trained, here / "run"))
+def test_a_damaged_newest_checkpoint_is_told_and_of_which_frames_the_other_is(verb, stopped, here, capsys) -> None:
+    out = Path(shutil.copytree(stopped, here / "run"))
     older, newest = sorted((out / "checkpoints").iterdir())
+    damaged = Path(shutil.copytree(newest, here / "newest"))
     (newest / "manifest.json").write_text("{}")
     assert main([verb, str(out), *VERBS[verb]]) == 0
     said = capsys.readouterr().err
     assert f"{newest.name} cannot be used" in said
-    frames = Saved(older).json["learner"]["state"]["counters"]["frames"]
-    assert f"{older}, after {frames:,} frames" in said and frames < 600
+    frames, later = (Saved(path).json["learner"]["state"]["counters"]["frames"] for path in (older, damaged))
+    assert f"{older}, after {frames:,} frames" in said and frames < later
 
 
 def test_a_whole_run_says_its_frames_and_nothing_else(trained: Path, here: Path, capsys) -> None:

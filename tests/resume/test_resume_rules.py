@@ -127,14 +127,16 @@ def test_a_long_evaluation_does_not_delay_the_end(tmp_path: Path) -> None:
     assert state(tmp_path)["evaluations"] == 0, "the evaluation that was given up must be made when the run goes on"
 
 
-def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
+def test_a_second_signal_ends_at_once_unless_it_belongs_to_the_first(tmp_path: Path) -> None:
     config = replace(CONFIG, suite="gym:Faulty-v0", tasks=(), torso="mlp", imports=("faulty_envs",))
     process = start(config, tmp_path / "run", environ={"FAULTS": str(tmp_path)})
     (tmp_path / "hang").touch()
     wait_until(process, lambda: (tmp_path / "hang.taken").exists())
     assert process.pid is not None
-    os.kill(process.pid, signal.SIGINT)
-    process.join(0.5)
+    for _ in range(2):  # within a second they are one request
+        os.kill(process.pid, signal.SIGINT)
+        process.join(0.1)
+    process.join(1)
     assert process.is_alive(), "the first signal waits for the step to end"
     os.kill(process.pid, signal.SIGINT)
     process.join(2)
