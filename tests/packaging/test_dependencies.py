@@ -1,4 +1,4 @@
-"""What the code imports is declared: an environment with more than that would not show it."""
+"""Every package that the code imports is declared; the environment of the tests holds more, and would hide a lack."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from clearl.tasks.checker import check_env
 from clearl.tasks.single import check_parameters
 
 DEEDS: dict[str, Callable[[], object]] = {}
-"""What an environment does in its methods, by name."""
+"""What the environment of the test does when a method is called, by the name of the method."""
 
 
 class Free(gymnasium.Env[np.ndarray, Any]):
