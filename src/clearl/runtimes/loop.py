@@ -28,15 +28,15 @@ _STOP_S = 5.0
 _CLOSE_S = 2.0
 
 
-def run_loop(backend: Backend, context: RunContext, *, deaths: Sequence[str] = ()) -> None:
+def run_loop(backend: Backend, context: RunContext, *, earlier_faults: Sequence[str] = ()) -> None:
     """Train with the children of a backend; none of them outlives this call.
 
-    `deaths`: problems of earlier learners that the metrics do not record yet.
+    `earlier_faults`: problems of earlier learners that the metrics do not record yet.
     """
     with learner_threads(context.config.learner_threads):
         run = LearnerLoop(context, backend)
         try:
-            for problem in deaths:
+            for problem in earlier_faults:
                 context.recorder.fault(context.learner, "learner", problem)
             with run.state.saved_if_children_fail(run.salvage):
                 run.loop()
@@ -94,7 +94,7 @@ class LearnerLoop:
         while not self.state.finished:
             if self.context.stop:
                 return self._stop()
-            if self._through():
+            if self._plan_done():
                 return self._finish()
             if self.state.checkpoint_due and self._settle():
                 self._save()
@@ -167,7 +167,7 @@ class LearnerLoop:
 
     def _check_moving(self) -> None:
         """Raise if nothing will ever arrive: no worker is working, and the plan is not finished."""
-        if self.waiting or self._through() or any(worker.working for worker in self.workers):
+        if self.waiting or self._plan_done() or any(worker.working for worker in self.workers):
             return
         grants = {worker.supervisor.name: worker.grant and worker.grant.segment for worker in self.workers}
         raise WorkerError(
@@ -213,8 +213,8 @@ class LearnerLoop:
     def _receive(self, wait_s: float) -> None:
         """Receive messages of children."""
         with self.watch("waiting"):
-            heard = self.backend.wait(wait_s)
-        for wake in heard:
+            wakes = self.backend.wait(wait_s)
+        for wake in wakes:
             wake()
         self._glance()
 
@@ -238,7 +238,7 @@ class LearnerLoop:
 
     # Checkpoints and the end.
 
-    def _through(self) -> bool:
+    def _plan_done(self) -> bool:
         idle = not self.waiting and all(worker.grant is None for worker in self.workers)
         return idle and self.context.cursor.finished
 

@@ -11,7 +11,7 @@ from clearl.errors import EnvironmentFaultError
 
 
 class ChannelClosed(Exception):
-    """The other side has closed the connection or died."""
+    """The other side has closed the connection or exited."""
 
 
 class BadMessage(ValueError):
@@ -38,7 +38,7 @@ class Setup:
     sequences: tuple[int, ...] = ()
     """Unrolls that each slot has been acknowledged for."""
     keep_unrolls_after_checkpoint: bool = False
-    """True if unrolls beyond `sequences` stay in the shards: yes after the whole run died, no after a worker did."""
+    """True if unrolls beyond `sequences` stay in the shards: after a resume, not when one worker is restarted."""
     tasks: tuple[str, ...] = ()
     """The tasks of an evaluator."""
     played: tuple[str, ...] = ()

@@ -110,7 +110,7 @@ class WorkerProgram:
         if isinstance(message, Produce):
             yield self._produce(message)
             with self.watch("codec"):
-                # The learner reads meanwhile; if this process dies before the insertion is done, the next one does it.
+                # The learner reads meanwhile; if this process exits before the insertion is done, the next one does it.
                 self.worker.remember(self.pairs.new)
         else:
             assert isinstance(message, Sync), message

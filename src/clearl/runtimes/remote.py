@@ -32,7 +32,7 @@ WORKER_PROGRAM = "clearl.runtimes.programs:WorkerProgram"
 
 
 def received(supervisor: Supervisor) -> list[Message]:
-    """Return the messages of a supervised process from its connection; its supervisor only takes note of them."""
+    """Return the messages of a supervised process from its connection; its supervisor only notes them."""
     if supervisor.process is None:
         return []
     try:
@@ -44,7 +44,7 @@ def received(supervisor: Supervisor) -> list[Message]:
         supervisor.lost(f"sent what no worker sends ({error})", is_fault=True)
         return []
     for message in messages:
-        supervisor.heard(message)
+        supervisor.note(message)
         if isinstance(message, Failed):
             supervisor.failed(message)
             return []
@@ -54,7 +54,7 @@ def received(supervisor: Supervisor) -> list[Message]:
 class RemoteWorker:
     """One worker process and the reader of its pairs.
 
-    It holds at most one grant, from the moment it is given until its pairs have been read. If the process dies in
+    It holds at most one grant, from the moment it is given until its pairs have been read. If the process exits in
     between, the next one is given the same grant, so that no frame is lost or counted twice; pairs that were reported
     stay where they are and can be read all the same, and the next process inserts them if that was not done.
     """

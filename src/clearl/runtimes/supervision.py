@@ -149,7 +149,7 @@ class Supervisor:
         self._start_at = 0.0
         self._restarts = RestartPolicy(supervision.budget)
         self._has_worked = self._working = self._building = False
-        self._heard_at = 0.0
+        self._message_at = 0.0
         self._lost_at: float | None = None
 
     @property
@@ -176,17 +176,17 @@ class Supervisor:
         else:
             self._check_deadline(now)
 
-    def heard(self, message: Message) -> None:
-        """Take note of a message of the process."""
+    def note(self, message: Message) -> None:
+        """Note that the process has sent a message."""
         now = self._supervision.clock()
-        self._heard_at, self._building = now, isinstance(message, Alive) and message.building
+        self._message_at, self._building = now, isinstance(message, Alive) and message.building
         if isinstance(message, Ready):
             self._is_ready(now)
 
     def send(self, message: Message) -> None:
         """Send work to a `ready` child; an answer or a heartbeat has to arrive in time."""
         assert self._process is not None
-        self._working, self._heard_at = True, self._supervision.clock()
+        self._working, self._message_at = True, self._supervision.clock()
         try:
             self._process.send(message)
         except ChannelClosed:
@@ -219,7 +219,7 @@ class Supervisor:
         self._begin(self._process, self._starts)
         self._starts += 1
         self._working = self._building = True
-        self._heard_at = now
+        self._message_at = now
 
     def _is_ready(self, now: float) -> None:
         self.ready, self._working = True, False
@@ -232,7 +232,7 @@ class Supervisor:
         allowed, setting = self._supervision.timeout_s, " (worker_timeout_s)"
         if self._building:
             allowed, setting = max(BUILDING_S, allowed), " while it was starting or building environments"
-        if self._working and now - self._heard_at > allowed:
+        if self._working and now - self._message_at > allowed:
             self.lost(f"said nothing for {allowed:g} s{setting} and was killed", is_fault=True)
 
     def exited(self) -> None:

@@ -145,7 +145,7 @@ class ActorProcess:
         self._call: Call | None = None
         self._asked: Call | None = None
         self._asked_at, self._beats = 0.0, 0
-        self._death, self._is_fault = "died", True
+        self._exit_reason, self._is_fault = "died", True
         self._begun: RemoteActor | None = None
         self._name, self._shared = "", tuple[Any, ...]()
         self.node: str
@@ -178,7 +178,7 @@ class ActorProcess:
             return []
         if not self._transport.arrived(self.awaited, 0.0):
             return self._pulse()
-        answers, pairs, where = self._heard(self._call)
+        answers, pairs, where = self._answer(self._call)
         self._call = None
         if where is not None:
             self.node, self.pid = where
@@ -196,16 +196,16 @@ class ActorProcess:
             return []
         if not self._transport.arrived([self._asked], 0.0):
             return []
-        beats, building = self._heard(self._asked)
+        beats, building = self._answer(self._asked)
         before, self._beats, self._asked = self._beats, beats, None
         return [Alive(building)] if beats != before else []
 
-    def _heard(self, call: Call) -> Any:
+    def _answer(self, call: Call) -> Any:
         try:
             return self._transport.answer(call)
         except Exception as error:  # errors of the child's own work come as answers: here the process itself failed
             lost = error if isinstance(error, ActorLost) else ActorLost(f"died: {error!r}")
-            self._death, self._is_fault = str(lost), lost.is_fault
+            self._exit_reason, self._is_fault = str(lost), lost.is_fault
             raise ChannelClosed from error
 
     def end(self, patience_s: float = 0.0) -> int | None:
@@ -220,7 +220,7 @@ class ActorProcess:
 
     def exit_reason(self, code: int | None) -> tuple[str, bool]:
         """Return why it exited, and whether the process itself is to blame: it is, unless it went with its node."""
-        return self._death, self._is_fault
+        return self._exit_reason, self._is_fault
 
     def output(self) -> str:
         return ""

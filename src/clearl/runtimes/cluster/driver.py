@@ -27,7 +27,7 @@ from clearl.runtimes.supervision import FaultBudget, RestartPolicy
 _ARRIVAL_S = 120.0
 _GLANCE_S = 0.2
 _LEAST_PATIENCE_S = 10.0
-_HEAR_S = 0.2
+_POLL_S = 0.2
 
 MakeBackend = Callable[[RunContext, Ask], Backend]
 
@@ -55,7 +55,7 @@ class Host(Protocol):
 
 
 class Driver:
-    """Places a learner, answers its requests, and places another when its process dies."""
+    """Places a learner, answers its requests, and places another when its process exits."""
 
     def __init__(self, spec: RunSpec, host: Host) -> None:
         self._spec, self._host, self._transport = spec, host, host.transport
@@ -63,7 +63,7 @@ class Driver:
         self._given: set[str] = set()  # the actors that the present learner has asked for
         config = spec.config
         self._budget = FaultBudget.of(config)
-        self._restarts, self._deaths = RestartPolicy(self._budget), list[str]()
+        self._restarts, self._earlier_faults = RestartPolicy(self._budget), list[str]()
 
     def run(self) -> None:
         """Train to the end of the plan, or until told to stop."""
@@ -77,29 +77,29 @@ class Driver:
                 actor.kill()
 
     def _trains_to_end(self, learner: RemoteActor, address: str, make_backend: MakeBackend) -> bool:
-        """Run one learner; return False if its process died before the end of its work."""
+        """Run one learner; return False if its process exited before the end of its work."""
         stop, pid = self._spec.stop, None
         try:
             pid = self._arrival(learner, address)
             there = replace(
                 self._spec, run_dir=self._spec.run_dir.absolute(), factory=None, stop=StopFlag(), listeners=()
             )
-            training = learner.call("train", there, self._host.bundle, make_backend, self._deaths)
-            heard = learner.call_aside("poll", stop.signal)
+            training = learner.call("train", there, self._host.bundle, make_backend, self._earlier_faults)
+            poll = learner.call_aside("poll", stop.signal)
             patience_s = _ARRIVAL_S  # until its first request: its imports may keep it from answering
-            while heard in self._sign_of_life([heard, training], patience_s):
-                question, answer = self._transport.answer(heard), ()
+            while poll in self._answered([poll, training], patience_s):
+                question, answer = self._transport.answer(poll), ()
                 if question is not None:
                     answer = (self._answer(question),)
                     patience_s = max(_LEAST_PATIENCE_S, self._spec.config.worker_timeout_s)
-                heard = learner.call_aside("poll", stop.signal, *answer)
+                poll = learner.call_aside("poll", stop.signal, *answer)
             self._transport.answer(training)
         except ActorLost as loss:
-            self._died(learner, address, f"{loss} (process {pid})")
+            self._lost(learner, address, f"{loss} (process {pid})")
             return False
         return True
 
-    def _sign_of_life(self, calls: list[Call], patience_s: float) -> list[Call]:
+    def _answered(self, calls: list[Call], patience_s: float) -> list[Call]:
         """Return the calls that were answered; at any moment one of them is, unless the process hangs."""
         ready = self._transport.arrived(calls, patience_s)
         if not ready:
@@ -141,12 +141,12 @@ class Driver:
         self._given.add(request.name)
         return self._children[request.name]
 
-    def _died(self, learner: RemoteActor, address: str, problem: str) -> None:
+    def _lost(self, learner: RemoteActor, address: str, problem: str) -> None:
         """End the process for certain, then wait for the restart delay before another learner may start."""
         learner.kill()
         if not self._transport.arrived([learner.call("arrive", "")], KILL_TIMEOUT_S):
             raise WorkerError(f"the learner {problem}, but its process could not be ended on {address}")
-        self._deaths.append(problem)
+        self._earlier_faults.append(problem)
         self._given.clear()
         delay_s = self._restarts.delay_s(time.monotonic(), is_fault=True)
         if delay_s is None:
@@ -179,13 +179,14 @@ class HostedLearner:
         spec: RunSpec,
         bundle: RunBundle,
         make_backend: Callable[[RunContext, Ask], Backend],
-        deaths: Sequence[str],
+        earlier_faults: Sequence[str],
     ) -> None:
-        """Train until the plan is finished or the driver says stop; `deaths` are those of all earlier learners."""
+        """Train until the plan is finished or the driver says stop; `earlier_faults`: problems of earlier learners."""
         bundle.unpack(spec.run_dir)
         with replace(spec, stop=self._stop, listeners=[self._ask]).open() as context:
-            told = [row.get("problem") for row in scan_rows(spec.run_dir / METRICS_FILE).rows]
-            run_loop(make_backend(context, self._ask), context, deaths=[death for death in deaths if death not in told])
+            recorded = [row.get("problem") for row in scan_rows(spec.run_dir / METRICS_FILE).rows]
+            new_faults = [problem for problem in earlier_faults if problem not in recorded]
+            run_loop(make_backend(context, self._ask), context, earlier_faults=new_faults)
 
     def _ask(self, question: Any) -> Any:
         self._questions.put(question)
@@ -197,6 +198,6 @@ class HostedLearner:
         for given in answer:
             self._answers.put(given)
         try:
-            return self._questions.get(timeout=_HEAR_S)
+            return self._questions.get(timeout=_POLL_S)
         except Empty:
             return None

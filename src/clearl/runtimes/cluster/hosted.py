@@ -133,7 +133,7 @@ class HostedProgram:
                 assert isinstance(request, Setup)
                 bundle.unpack(Path(request.run_dir))
                 self._program = load_entry(request.program)(self, request, self._endpoints)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the learner must hear of it
+        except Exception as error:  # noqa: BLE001 - the learner gets a report of any error
             return pack(describe(error))
         assert self._program is not None
         if self._endpoints.source is not None:
@@ -143,14 +143,14 @@ class HostedProgram:
     def handle(self, message: Packed, version: int, frames: int, weights: np.ndarray | None) -> Answer:
         """Handle a message; return the answers, and the pairs where there are any."""
         assert self._program is not None
-        told, source, writer = unpack(message), self._endpoints.source, self._endpoints.writer
-        if isinstance(told, Close):
+        request, source, writer = unpack(message), self._endpoints.source, self._endpoints.writer
+        if isinstance(request, Close):
             self._program.close()
             return [], None, None
         if source is not None:
             source.given = (version, frames, weights)
         try:
-            answers = [pack(answer) for answer in self._program.handle(told)]
+            answers = [pack(answer) for answer in self._program.handle(request)]
         except Exception as error:  # noqa: BLE001 - as above
             self._failure = pack(describe(error))
             return [self._failure], None, None

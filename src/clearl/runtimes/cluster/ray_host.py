@@ -122,8 +122,8 @@ def _probe_nodes(spec: RunSpec, bundle: Any) -> dict[str, set[int]]:
             _wait_for(answer, spec.stop)
             problem, slots = ray.get(answer, timeout=0)
         except RayError as error:
-            told = "it did not answer" if isinstance(error, TimeoutError) else str(error).strip().splitlines()[-1]
-            problem = f"cannot run a worker ({told}): install clearl there"
+            reason = "it did not answer" if isinstance(error, TimeoutError) else str(error).strip().splitlines()[-1]
+            problem = f"cannot run a worker ({reason}): install clearl there"
         if problem:
             raise ConfigError(f"node {nodes[node]} {problem}")
         held[node] = set(slots)

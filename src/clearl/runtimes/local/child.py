@@ -81,7 +81,7 @@ class ChannelConnection:
 def main(arguments: list[str]) -> int:
     """Run as `PARENT_PID CHANNEL_FD MODULE...`: import the modules, wait for the setup, serve until told to close."""
     parent, descriptor, *modules = arguments
-    _die_with(int(parent))
+    _exit_with_parent(int(parent))
     _print_to_memory()
     # The parent decides when its children stop. Unlike SIG_IGN, a function is not passed on to what environments start.
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -105,7 +105,7 @@ def main(arguments: list[str]) -> int:
         serve(connection, make_program(connection, setup, SharedEndpoints(descriptors)))
     except ChannelClosed:
         return 0  # the parent has exited
-    except Exception as error:  # noqa: BLE001 - whatever it is, the parent must hear of it
+    except Exception as error:  # noqa: BLE001 - the parent gets a report of any error
         return _report(connection, error)
     return 0
 
@@ -136,8 +136,8 @@ def _restore_environment() -> None:
             os.environ[name] = value
 
 
-def _die_with(parent: int) -> None:
-    """Ask the kernel for SIGKILL when the parent dies, where it can; the end of the connection does the rest."""
+def _exit_with_parent(parent: int) -> None:
+    """Ask the kernel for SIGKILL when the parent exits; where it cannot, the end of the connection does it."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

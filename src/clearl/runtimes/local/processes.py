@@ -76,7 +76,7 @@ class LocalProcess:
         self._output.trim()
         messages = [unpack(values) for values in self.channel.poll()]
         self._note_builds(messages)
-        # A process that the child started may hold the connection open after its death.
+        # A process that the child started may hold the connection open after its exit.
         if not messages and self.has_exited():
             raise ChannelClosed
         return messages
