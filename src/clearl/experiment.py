@@ -28,7 +28,7 @@ from clearl.errors import (
 from clearl.forgetting import finish_forgetting
 from clearl.learning.learner import find_device
 from clearl.methods import make_method
-from clearl.methods.method import method_meta
+from clearl.methods.method import Method, method_meta
 from clearl.nets.network import as_module
 from clearl.plugins import import_plugins, named_modules
 from clearl.records.collapse import CollapseWatch
@@ -318,7 +318,7 @@ def _meta(factory: RunFactory, plan: Plan, arm: str | None) -> dict[str, Any]:
     for doubt in factory.doubts:
         Shield("the remark on settings").call(partial(print, f"clearl: {doubt}", file=sys.stderr))
     return {
-        **_common_meta(config, arm),
+        **_common_meta(config, factory.method, arm),
         "plan": asdict(plan),
         "frames_scale": plan.frames_scale,
         "probe_position": config.probe_position if "probe_position" in used_settings(config) else None,
@@ -329,21 +329,21 @@ def _meta(factory: RunFactory, plan: Plan, arm: str | None) -> dict[str, Any]:
 
 
 def _separate_meta(config: RunConfig, plans: Sequence[Plan], arm: str | None) -> dict[str, Any]:
-    return {**_common_meta(config, arm), "parts": [_directory_name(plan) for plan in plans]}
+    return {**_common_meta(config, make_method(config), arm), "parts": [_directory_name(plan) for plan in plans]}
 
 
 def _directory_name(plan: Plan) -> str:
     return file_name(plan.name)
 
 
-def _common_meta(config: RunConfig, arm: str | None) -> dict[str, Any]:
+def _common_meta(config: RunConfig, method: Method, arm: str | None) -> dict[str, Any]:
     return {
         "clearl": __version__,
         "argv": sys.argv[1:],
         "began_unix_s": round(time.time()),
         "seed": config.seed,
         "method": config.method,
-        **method_meta(make_method(config)),
+        **method_meta(method),
         "suite": config.suite,
         "protocol": config.protocol,
         "arm": arm,

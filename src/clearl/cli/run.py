@@ -23,6 +23,9 @@ from clearl.runtimes.local.processes import prewarm
 if TYPE_CHECKING:
     from clearl.tasks.plan import Plan
 
+_FACTORY_ENTRY = "clearl.wiring:load_factory"
+"""`FACTORY_ENTRY` of wiring.py, which imports torch: children do their imports before this process does."""
+
 ABOUT = """Train one agent on a stream of tasks. The same command on the same directory resumes where it stopped.
 Settings come from the defaults, then --preset, then --config, then the flags below; `none` unsets one."""
 
@@ -123,7 +126,7 @@ def train(config: RunConfig, out: str, **options: Any) -> int:
     """Train into `out` and say how it ended; return the exit code."""
     if options.get("console"):
         _announce(out)
-    with prewarm(config, "clearl.wiring"):
+    with prewarm(config, _FACTORY_ENTRY):
         with quick_imports():
             from clearl.experiment import run
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+import clearl.experiment
 import clearl.wiring
 from clearl.config import RunConfig
 from clearl.errors import ConfigError, UnknownNameError
@@ -133,6 +134,7 @@ def test_the_instance_that_trains_built_the_network_and_no_other(
         return made[-1]
 
     monkeypatch.setattr(clearl.wiring, "make_method", make)
+    monkeypatch.setattr(clearl.experiment, "make_method", make)
     config = RunConfig(
         tasks=("breakout",), runtime="inline", slots=4, batch_unrolls=4, unroll_steps=5, frames_per_visit=40,
         eval_every_frames=40, eval_episodes=1, eval_max_steps=20, replay_store="ram",
@@ -140,3 +142,4 @@ def test_the_instance_that_trains_built_the_network_and_no_other(
     run(config, tmp_path, console=False)
     (trained,) = [method for method in made if "losses" in method.calls]
     assert trained.calls == ["build_network", *["losses", "before_step", "after_step"] * 2]
+    assert len(made) == 2, "the other one is asked for its share of frames when the run is planned"

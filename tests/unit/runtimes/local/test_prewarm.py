@@ -7,9 +7,11 @@ import gc
 import psutil
 import pytest
 
+from clearl.cli import run as cli_run
 from clearl.config import resolve
 from clearl.runtimes.host import quick_imports
 from clearl.runtimes.local.processes import ProcessPool, prewarm, process_pool
+from clearl.wiring import FACTORY_ENTRY
 
 ENTRY = "json:loads"  # something that is quickly imported
 
@@ -27,7 +29,7 @@ def started(before: set[psutil.Process]) -> set[psutil.Process]:
     }
 
 
-def test_a_run_takes_the_children_that_have_a_head_start_once() -> None:
+def test_a_run_takes_the_prewarmed_children_once() -> None:
     config = resolve(flags={"runtime": "local", "workers": 2})
     before = set(psutil.Process().children())
     with prewarm(config, ENTRY):
@@ -62,3 +64,8 @@ def test_garbage_is_collected_after_quick_imports_also_when_one_fails() -> None:
         raise ImportError
     assert gc.isenabled()
     gc.unfreeze()
+
+
+def test_children_import_what_they_will_be_asked_for() -> None:
+    """The command names the entry point before wiring.py, which imports torch, is imported."""
+    assert cli_run._FACTORY_ENTRY == FACTORY_ENTRY
