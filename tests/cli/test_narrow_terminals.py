@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from whole_runs import small_config
+from whole_runs import SWEEP, small_config
 
 from clearl.bench import measure as measuring
 from clearl.bench.measure import spread
@@ -22,12 +22,6 @@ from clearl.reproduce import forecast
 from clearl.sharing import hub
 from clearl.watch.server import WatchServer
 
-SWEEP = """
-title: one run
-settings: {suite: minatar, tasks: [breakout], frames_per_visit: 80, runtime: inline}
-arms: {clear: {method: clear}}
-seeds: [0]
-"""
 COMMANDS: dict[str, list[str]] = {
     "demo": ["demo", "--fast", "--frames-per-visit", "80", "--runtime", "inline", "--out", "new", "--report", "page"],
     "run": ["run", "--config", "RUN/config.yaml", "--out", "new"],

@@ -10,19 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from whole_runs import rows, small_config
+from whole_runs import SWEEP, rows, small_config
 
 import clearl
 from clearl.cli.main import main
 from clearl.experiment import run
 
-SWEEP = """
-title: one run
-settings: {suite: minatar, tasks: [breakout], frames_per_visit: 64, runtime: inline, slots: 4, batch_unrolls: 2,
-  unroll_steps: 8, eval_every_frames: 64, eval_episodes: 1, eval_max_steps: 5}
-arms: {clear: {method: clear}}
-seeds: [0]
-"""
 TINY = [
     *("--suite", "minatar", "--slots", "4", "--batch-unrolls", "2", "--unroll-steps", "8", "--quiet"),
     *("--frames-per-visit", "64", "--eval-every-frames", "64", "--eval-episodes", "1", "--eval-max-steps", "5"),

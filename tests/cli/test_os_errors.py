@@ -8,17 +8,11 @@ from pathlib import Path
 
 import pytest
 from failing_calls import FailingCalls
-from whole_runs import small_config
+from whole_runs import SWEEP, small_config
 
 from clearl.cli.main import VERBS, main
 from clearl.experiment import run
 
-SWEEP = """
-title: one run
-settings: {suite: minatar, tasks: [breakout], frames_per_visit: 80, runtime: inline}
-arms: {clear: {method: clear}}
-seeds: [0]
-"""
 WRITING: dict[str, list[str]] = {
     "run": ["run", "--config", "RUN/config.yaml", "--quiet", "--out", "PLACE"],
     "demo": ["demo", "--fast", "--quiet", "--frames-per-visit", "80", "--runtime", "inline", "--out", "PLACE"],

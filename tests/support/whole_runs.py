@@ -36,6 +36,15 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 """A run of a second that changes tasks, fills its buffer, and whose batches never fit its rounds."""
 
+SWEEP = """
+title: one run
+settings: {suite: minatar, tasks: [breakout], frames_per_visit: 64, runtime: inline, slots: 4, batch_unrolls: 2,
+  unroll_steps: 8, eval_every_frames: 64, eval_episodes: 1, eval_max_steps: 5}
+arms: {clear: {method: clear}}
+seeds: [0]
+"""
+"""A file for `clearl sweep` with one run of a second."""
+
 VARIES = ("wall_s", "fps")
 """Keys of rows that hold times, which differ between two runs."""
 
