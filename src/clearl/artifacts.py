@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -190,6 +191,8 @@ def load_agent(path: str | Path, *, task: str | None = None, imports: Iterable[s
         if task is not None:
             (path,) = parts_of(path, [task])
         agent = agent_of_run(path, trust=trust)
+        for note in agent.origin.notes if agent.origin else ():
+            warnings.warn(f"{path}: {note}", stacklevel=2)
     if task is not None and agent.tasks:  # agents of old runs know no tasks
         UnknownNameError.check("task of this agent", [task], agent.tasks)
     return agent

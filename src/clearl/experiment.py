@@ -204,7 +204,7 @@ def _run_plan(config: RunConfig, plan: Plan, out: Path, suite: Suite, stop: Stop
         run_dir.set_status("running")
         try:
             with ExitStack() as stack:
-                watchers = [*options.listeners, _collapse_watch(config)]
+                watchers = [*options.listeners, _collapse_watch(config), _tell_of_damage]
                 if options.console:
                     watchers.append(_open_console(config, plan, run_dir, stack))
                 spec = RunSpec(config, plan, out, open_context, FACTORY_ENTRY, factory, stop, watchers)
@@ -229,6 +229,12 @@ def _collapse_watch(config: RunConfig) -> Callable[[Row], None]:
     """Return a listener that warns once of a collapsed policy and never stops training."""
     watch = CollapseWatch(config.unroll_steps * config.batch_unrolls)
     return partial(Shield("the watch for collapse").call, watch.update)
+
+
+def _tell_of_damage(row: Row) -> None:
+    """Say which checkpoints a resume passed over."""
+    if row["kind"] == "fault" and row["worker"] == "checkpoint":
+        Shield("the note on damaged checkpoints").call(sys.stderr.write, f"clearl: {row['problem']}\n")
 
 
 def _open_console(config: RunConfig, plan: Plan, run_dir: RunDir, stack: ExitStack) -> Callable[[Row], None]:

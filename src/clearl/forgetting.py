@@ -49,6 +49,8 @@ class Forgetting:
     nbytes: int
     left: int
     """The number of unrolls that stay."""
+    notes: tuple[str, ...] = ()
+    """Newer checkpoints that are damaged and were passed over."""
 
 
 def plan_forgetting(path: Path, task: str, *, older_than_frames: int | None = None) -> Forgetting:
@@ -89,7 +91,7 @@ def _plan(run_dir: RunDir, task: str, older_than_frames: int | None) -> Forgetti
         left += int((~chosen).sum())
         nbytes += int(held["length"][chosen].sum(dtype=np.int64)) if chosen.any() else 0
     return Forgetting(
-        run_dir.path, task, older_than_frames, now, tuple(sequences), tuple(masks), unrolls, nbytes, left
+        run_dir.path, task, older_than_frames, now, tuple(sequences), tuple(masks), unrolls, nbytes, left, saved.notes
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ Reads a run without changing it, also while it trains.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from clearl.replay.contents import ShardContents, read_shard, shard_directories
 from clearl.replay.history import earlier_of
 from clearl.replay.labels import task_name
 from clearl.spaces import spec_from_json
+from clearl.storage.checkpoints import Saved
 from clearl.wiring import saved_checkpoints
 
 
@@ -68,13 +69,15 @@ class Memory:
 def read_memory(path: Path) -> Memory:
     """Read the buffer of the run in `path`."""
     run_dir = RunDir.open(path)
-    replay, now = replay_of(run_dir), _now_frames(run_dir)
+    replay, saved = replay_of(run_dir), saved_checkpoints(run_dir).newest()
+    now, passed_over = _now_frames(run_dir, saved), saved.notes if saved else ()
     unroll_frames = _unroll_frames(run_dir)
     if replay.get("forecast") == "no replay":
-        return Memory(path, now, unroll_frames, {}, note="the method of this run has no replay")
+        note = "the method of this run has no replay"
+        return Memory(path, now, unroll_frames, {}, problems=passed_over, note=note)
     if replay.get("store") != "disk" or not shard_directories(run_dir.replay_path):
-        return _recorded(run_dir, replay, now, unroll_frames)
-    shards = read_shards(run_dir, None if run_dir.status == "running" else at_rest(run_dir))
+        return replace(_recorded(run_dir, replay, now, unroll_frames), problems=passed_over)
+    shards = read_shards(run_dir, None if run_dir.status == "running" else at_rest(run_dir, saved))
     held = np.concatenate([shard.held for shard in shards])
     tasks = {task_name(number): held[held["label"]["task"] == number] for number in np.unique(held["label"]["task"])}
     return Memory(
@@ -82,7 +85,7 @@ def read_memory(path: Path) -> Memory:
         {task: _of_task(tasks[task], now, unroll_frames) for task in sorted(tasks)},
         disk_nbytes=sum(shard.nbytes for shard in shards),
         lost=sum(shard.lost for shard in shards) if run_dir.status != "running" else 0,
-        problems=tuple(problem for shard in shards for problem in shard.problems),
+        problems=(*passed_over, *(problem for shard in shards for problem in shard.problems)),
     )  # fmt: skip
 
 
@@ -98,9 +101,8 @@ def replay_of(run_dir: RunDir) -> dict[str, Any]:
     return replay
 
 
-def at_rest(run_dir: RunDir) -> list[int] | None:
+def at_rest(run_dir: RunDir, saved: Saved | None) -> list[int] | None:
     """Return the number of unrolls that each slot had offered at the newest checkpoint; None if there is none."""
-    saved = saved_checkpoints(run_dir).newest()
     if saved is None:
         return None
     return [int(n) for n in saved.json["shards"] or run_dir.meta["replay"].get("sequences") or ()] or None
@@ -159,9 +161,8 @@ def _unroll_frames(run_dir: RunDir) -> int:
     return int(settings["unroll_steps"]) * spec.frames_per_step
 
 
-def _now_frames(run_dir: RunDir) -> int:
+def _now_frames(run_dir: RunDir, saved: Saved | None) -> int:
     """Return the frames trained on, from the newest checkpoint, or from the last row if that is later."""
-    saved = saved_checkpoints(run_dir).newest()
     now = 0 if saved is None else int(saved.json["learner"]["state"]["counters"]["frames"])
     if run_dir.status != "running":
         return now

@@ -68,6 +68,36 @@ def test_a_damaged_newest_checkpoint_is_told_and_of_which_frames_the_other_is(ve
     assert f"{older}, after {frames:,} frames" in said and frames < later
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "memory run", "forget run --task breakout --dry-run", "forget run --task breakout", "resume run --quiet",
+        "run --extend run --tasks asterix --frames-per-visit 100 --dry-run",
+        "run --from run --tasks asterix --frames-per-visit 100 --out next --quiet",
+    ],
+)  # fmt: skip
+def test_every_other_verb_names_a_damaged_newest_checkpoint_too(
+    command: str, stopped: Path, here: Path, capsys
+) -> None:
+    newest = _with_damaged_newest(stopped, here)
+    assert main(command.split()) == 0
+    assert capsys.readouterr().err.count(f"clearl: {newest.name} cannot be used") == 1
+
+
+def test_python_warns_of_a_damaged_newest_checkpoint(stopped: Path, here: Path) -> None:
+    newest = _with_damaged_newest(stopped, here)
+    with pytest.warns(UserWarning, match=f"{newest.name} cannot be used"):
+        clearl.load_agent("run")
+    with pytest.warns(UserWarning, match=f"{newest.name} cannot be used"):
+        assert clearl.run(resume_from="run", out="next", tasks=("asterix",), frames_per_visit=100).status == "finished"
+
+
+def _with_damaged_newest(stopped: Path, here: Path) -> Path:
+    newest = max((Path(shutil.copytree(stopped, here / "run")) / "checkpoints").iterdir())
+    (newest / "manifest.json").write_text("{}")
+    return newest
+
+
 def test_a_whole_run_says_its_frames_and_nothing_else(trained: Path, here: Path, capsys) -> None:
     assert main(["eval", str(trained), "--episodes", "1", "--json", "scores.json"]) == 0
     assert capsys.readouterr().err.count("\n") == 1

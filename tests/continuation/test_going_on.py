@@ -28,6 +28,7 @@ from clearl.records.run_dir import RunDir, Status
 from clearl.report import make_report
 from clearl.seeding import derive, unroll_numbers
 from clearl.storage.checkpoints import CheckpointStore
+from clearl.storage.switch_weights import SwitchWeights
 from clearl.wiring import load_factory
 
 SMALL: dict[str, Any] = {
@@ -342,6 +343,21 @@ def stop_after(frames: int):
             os.kill(os.getpid(), signal.SIGTERM)
 
     return stop
+
+
+def test_switches_that_wait_for_their_evaluation_get_it_in_any_runtime(copy: Path, tmp_path: Path) -> None:
+    saved, weights = CheckpointStore(copy / "checkpoints").newest(), SwitchWeights(copy).load(0)
+    assert saved is not None
+    before = [row for row in rows(copy, "eval") if row.get("segment") == 0]
+    flat = np.concatenate([tensor.numpy().ravel() for tensor in weights.values()]).astype(np.float32)
+    waiting = {"segment": 0, "updates": before[0]["updates"], "frames": before[0]["frames"], "weights": flat}
+    CheckpointStore(copy / "checkpoints").save({**saved.tree, "snapshots": [waiting]})
+    clearl.run(resume_from=copy, out=tmp_path / "b", **NEXT)
+    again = [row for row in rows(tmp_path / "b", "eval") if row.get("segment") == 0][len(before) :]
+    scores = [[(row["task"], row["frames"], row["return"]) for row in each] for each in (before, again)]
+    assert scores[0] == [score for score in scores[1] if score[0] != "asterix"], "with the weights of that time"
+    saved = CheckpointStore(tmp_path / "b" / "checkpoints").newest()
+    assert saved is not None and not saved.json["snapshots"], "once"
 
 
 def test_a_run_without_an_end_goes_on_with_others_and_again_without_an_end(tmp_path: Path) -> None:

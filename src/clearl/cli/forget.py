@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from clearl.cli.arguments import POSITIONAL, parse
-from clearl.cli.output import tell
+from clearl.cli.output import tell, warn
 from clearl.config import Between
 
 ABOUT = """Delete a task's unrolls from the replay buffer of a stopped run, so that they are no longer trained on or
@@ -33,6 +33,8 @@ def main(argv: list[str]) -> int:
     from clearl.replay.forecast import human_nbytes
 
     plan = plan_forgetting(Path(args.run), args.task, older_than_frames=args.older_than)
+    for note in plan.notes:
+        warn(note)
     if not args.dry_run:
         forget(plan)
     verb = "would drop" if args.dry_run else "dropped"

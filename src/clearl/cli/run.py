@@ -79,6 +79,8 @@ def go_on(args: RunArgs, flags: dict[str, Any]) -> int:
 
     if not unfinished_extension(Path(out), Path(args.from_) if args.from_ else None, flags):
         extension = plan_extension(Path(source), flags)
+        for note in extension.saved.notes:
+            warn(note)
         for name, (old, new) in extension.changes.items():
             tell(f"{name}: {old} -> {new}")
         if extension.revisited:

@@ -11,6 +11,7 @@ that reads a run (resume, report, live page) sees one longer run. Nothing is cha
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -169,6 +170,8 @@ def go_on(source: Path, out: Path | None, flags: Mapping[str, Any]) -> RunConfig
     target = Path(source if out is None else out)
     if not unfinished_extension(target, None if out is None else source, flags):
         extension = plan_extension(source, flags)
+        for note in extension.saved.notes:
+            warnings.warn(f"{source}: {note}", stacklevel=3)
         if out is None:
             extend_run(extension)
         else:

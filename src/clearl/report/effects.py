@@ -32,6 +32,8 @@ def new_task_means(arms: Sequence[Arm]) -> list[Sample] | None:
 def kept(arms: Sequence[Arm]) -> list[Sample] | None:
     """Return the share kept [seeds, tasks]; NaN where a run has learnt nothing that it could keep."""
     tasks = shared_tasks(arms)
+    if not tasks:
+        return None
     floors = {task: task_floor(arms, task)[0] for task in tasks}
     samples = []
     for arm in arms:

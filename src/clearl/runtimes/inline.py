@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import time
+from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import torch
 
 from clearl.acting.actor import sum_episodes
-from clearl.acting.evaluator import Evaluation, EvaluationCancelled
+from clearl.acting.evaluator import Evaluation, EvaluationCancelled, Evaluator
 from clearl.errors import EnvironmentFaultError, WorkerError
 from clearl.learning.batching import Pairs
+from clearl.nets.weights import FlatWeights
 from clearl.records.schema import summary_row
 from clearl.runtimes.host import cores, learner_threads
 from clearl.runtimes.local.guard import guarded
@@ -61,6 +65,7 @@ class _InlineRun:
 
     def loop(self) -> None:
         context = self.context
+        self._evaluate_waiting()
         while not self.state.finished:
             if self.state.unsaved and context.plan.is_over(context.cursor.next_segment()):
                 self._checkpoint()  # the last evaluations may take an hour and fail
@@ -123,17 +128,32 @@ class _InlineRun:
             self.state.enter(next_segment)
             self.state.evaluated_switch(evaluations, ended, frames=learner.frames, updates=learner.updates)
 
+    def _evaluate_waiting(self) -> None:
+        """Evaluate the switches that were still waiting when the run was extended from another runtime."""
+        state = self.state
+        while state.snapshots and not self.context.stop:
+            waiting, network = state.snapshots[0], copy.deepcopy(self.context.learner.network)
+            FlatWeights(network).read_from(waiting.weights)
+            training = state.tasks_in_training(waiting.segment)
+            with closing(self.context.factory.evaluator(network)) as evaluator:
+                evaluations = self._played(evaluator, waiting.updates, switch=True, training=training)
+            if evaluations:
+                state.snapshots.popleft()
+                state.evaluated_switch(evaluations, waiting.segment, frames=waiting.frames, updates=waiting.updates)
+
     def _play(self, *, switch: bool) -> list[Evaluation]:
+        """Evaluate all tasks with the present weights."""
+        updates, training = self.context.learner.updates, self.state.tasks_in_training()
+        return self._played(self.evaluator, updates, switch=switch, training=training)
+
+    def _played(self, evaluator: Evaluator, updates: int, *, switch: bool, training: Sequence[str]) -> list[Evaluation]:
         """Evaluate all tasks; return nothing if the run is told to stop meanwhile, so that all are repeated."""
-        tasks, stop = self.context.plan.evaluate, self.context.stop
+        tasks, stopped = self.context.plan.evaluate, self.context.stop.__bool__
         try:
-            evaluations = self.evaluator.evaluate(
-                tasks, self.context.learner.updates, switch=switch, training=self.state.tasks_in_training(),
-                cancelled=stop.__bool__,
-            )  # fmt: skip
+            evaluations = evaluator.evaluate(tasks, updates, switch=switch, training=training, cancelled=stopped)
         except EvaluationCancelled:
             return []
-        self._mended("evaluator", self.evaluator.take_faults())
+        self._mended("evaluator", evaluator.take_faults())
         return evaluations
 
     def _mended(self, name: str, faults: list[EnvironmentFaultError]) -> None:

@@ -126,6 +126,11 @@ def test_runs_that_recorded_nothing_still_give_a_report(make_run, tmp_path):
     assert "Nothing has been evaluated yet" in html and "CLEAR, seed 0: nothing has been evaluated yet." in html
 
 
+def test_a_finished_run_that_lost_its_rows_still_gives_a_report(make_run, tmp_path):
+    (make_run("clear", 0) / "metrics.jsonl").write_bytes(b"")
+    assert headline(make_report([make_run.root], tmp_path / "report")) == "No evaluation has been recorded yet."
+
+
 def test_tasks_without_a_positive_return_give_a_report(make_run, tmp_path):
     for seed in range(3):
         make_run("clear", seed, returns=lambda task, share: -500.0 + 10 * share)
