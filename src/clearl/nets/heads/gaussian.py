@@ -6,6 +6,7 @@ that V-trace and policy cloning have the closed forms of plain Gaussians; only t
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -98,6 +99,7 @@ class SquashedGaussian:
         return torch.where(self._mask, by_dimension, 0.0).sum(-1)
 
 
+@functools.cache  # a millisecond, and asked for in every update
 def _hermite() -> tuple[np.ndarray, np.ndarray]:
     nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
     return nodes, weights / math.sqrt(2 * math.pi)
