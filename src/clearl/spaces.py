@@ -36,7 +36,7 @@ MASK_FIELD = "action mask"
 
 
 def field_name(part: str) -> str:
-    """Return the name of a part in a record, where none may be empty or that of the mask."""
+    """Return the name of a part in a record, whose names must not be empty or that of the mask."""
     return f"{part}_" if part in ("", MASK_FIELD) else part
 
 

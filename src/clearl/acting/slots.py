@@ -184,7 +184,7 @@ class SlotEnvironments:
         return self._whole[task, count]
 
     def _singles(self, task: str, count: int) -> Envs:
-        """Return single environments, each of which can leave by itself later."""
+        """Return single environments, so that each slot can change its task alone later."""
         free = self._free[task]
         while len(free) < count:
             free.append(self._make(task, 1))
@@ -209,7 +209,7 @@ class SlotEnvironments:
         return made[-1]
 
     def _close_idle(self, tasks: Sequence[str]) -> None:
-        """Close the environments of tasks that were not played for long, where there are many of them."""
+        """Close environments of tasks that have not been played for long, if there are many such tasks."""
         for task in dict.fromkeys(tasks):
             self._made[task] = self._made.pop(task, [])
         while len(self._made) > len(set(tasks)) + _MOST_IDLE_TASKS:

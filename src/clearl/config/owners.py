@@ -67,7 +67,7 @@ def used_settings(config: RunConfig) -> frozenset[str]:
 
 
 def _used(config: RunConfig) -> Iterator[tuple[Registry[Any], Sequence[str]]]:
-    """Yield each registry with the names of its plug-ins that a run uses and that are there."""
+    """Yield each registry with the names of its plug-ins that a run uses and that are registered."""
     for registry, names in zip(_registries(), _USED.values(), strict=True):
         yield registry, [name for name in names(config) if name in registry]
 

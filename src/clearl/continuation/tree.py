@@ -65,7 +65,7 @@ def _grown_parts(
     names = [name for name, _ in as_module(old).named_parameters()]
     kept = _kept_parts(before, factory.config)
     tensors = grown_tensors(tree["learner"]["tensors"], names, learner, networks, **kept)
-    assert factory.codec  # raises if new unrolls could not be told from old ones
+    assert factory.codec  # raises if new and old unrolls could not be distinguished
     return {
         "learner": {**tree["learner"], "tensors": tensors},
         "intake": {**tree["intake"], "rows": _grown_rows(tree["intake"]["rows"], growth, factory.layout)},

@@ -42,7 +42,7 @@ class Pairs:
 
 
 class Staging:
-    """The unrolls of one batch: its B pairs in the order of arrival, then what is replayed on top of them."""
+    """The unrolls of one batch: its B pairs in the order of arrival, then the unrolls replayed on top of them."""
 
     def __init__(self, codec: Codec, batch_unrolls: int, most_on_top: int) -> None:
         self.rows, self._codec = codec.layout.empty(batch_unrolls + most_on_top), codec
@@ -180,7 +180,7 @@ class Intake:
 
     def _waiting(self, number: int, staging: Staging) -> dict[str, np.ndarray]:
         filled = staging.filled
-        versions = np.zeros(len(filled), np.int64)  # what is on top has none
+        versions = np.zeros(len(filled), np.int64)  # unrolls replayed on top have none
         versions[: len(staging.slots)] = staging.versions[: len(staging.slots)]
         more = {"version": versions, "batch": np.full(len(filled), number)}
         return staging.rows[filled].named() | {"is_replay": staging.is_replay[filled]} | more

@@ -42,7 +42,7 @@ def _optimizer_state(
         name = parameters[int(index)]
         fill = learner.optimizer.initial(places[name])[kind].cpu()
         if growth.has_grown(name):
-            # A count of steps may be of the whole parameter so far: what is new has made none.
+            # There may be one count of steps for the whole parameter; the new part has made no step.
             tensor = tensor.expand(tensors[f"network/{name}"].shape)
             fill = fill.expand(growth.fresh[name].shape)
         grown[f"{places[name]}/{kind}"] = growth.padded(name, tensor, fill)

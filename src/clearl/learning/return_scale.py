@@ -28,7 +28,7 @@ def scaled_by_returns(network: PolicyNetwork, batch: Batch) -> Batch:
 def discounted_returns(batch: Batch) -> Tensor:
     """Return G_t = r_t + gamma_t G_{t+1}, [T, B], with the acting network's value at the end of an unroll.
 
-    An unroll holds no value of o_T: that of o_{T-1} stands for it. A step whose action was ignored returns its value.
+    An unroll has no value of o_T, so that of o_{T-1} is used. A step whose action was ignored has its value as return.
     """
     following, returns = batch.behaviour_value[-1], []
     for reward, discount, valid, value in zip(

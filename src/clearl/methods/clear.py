@@ -4,7 +4,7 @@ The targets v_s and the weights rho_s of the first two are V-trace's, or another
 
 All functions are time-major [T, B] and return one number per step; `Clear.losses` sums them over time and batch, as
 IMPALA does, and the paper's weights of 0.01 and 0.005 are for such sums. Where the gradient-norm clip binds in every
-update (as 40 does on MinAtar) only their ratios count: the sum is scaled to the same length whatever it was.
+update (as 40 does on MinAtar) only their ratios count: the gradient of the sum is scaled to the same norm in any case.
 """
 
 from __future__ import annotations

@@ -114,9 +114,9 @@ class ContinualBackprop(Wrapper):
         return {"owed": [layer.owed for layer in self.layers], "replaced": self.replaced}
 
     def grown_own(self, tensors: Mapping[str, Tensor], growth: NetworkGrowth) -> dict[str, Tensor]:
-        """Return the tensors as they are: a torso grows in its inputs, its units are as many as before.
+        """Return the tensors unchanged: a torso grows in its inputs and keeps its units.
 
-        Unless it has further encoders: where their units stand among the others is not known.
+        Refused if it gets further encoders: the positions of their units among the others are not known.
         """
         own = self.own_tensors()
         if tensors.keys() != own.keys() or any(tensors[name].shape != tensor.shape for name, tensor in own.items()):

@@ -73,7 +73,7 @@ class KeepsStatistics(Protocol):
 
 @runtime_checkable
 class ShowsNumbers(Protocol):
-    """A network that tells the numbers that it sees of an observation, for a method with a model of its own."""
+    """A network that exposes its numeric inputs, for methods that train a model of their own."""
 
     def numbers(self, observation: torch.Tensor) -> torch.Tensor:
         """Return observations [N, ...] as [N, n] float32: bytes scaled, parts of records joined, statistics applied."""
@@ -85,7 +85,7 @@ class ScalesReturns(Protocol):
     """A network that learns values in units of the deviation of returns, and learns that from new experience."""
 
     def observe_returns(self, returns: torch.Tensor) -> None:
-        """Take in more discounted returns [N], in the unit of rewards."""
+        """Update the statistics with discounted returns [N], in the unit of rewards."""
         ...
 
     def return_scale(self) -> torch.Tensor:

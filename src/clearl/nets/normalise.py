@@ -14,8 +14,8 @@ _LEAST_VARIANCE = 1e-4  # a number that hardly ever changes must not become larg
 class RunningMoments(nn.Module):
     """Mean and variance of all values so far.
 
-    They are buffers: they travel with the weights, stand in checkpoints and exports, and change only where `observe` is
-    called, which is in the learner. They are never of one task.
+    They are buffers: they are published with the weights, are part of checkpoints and exports, and change only when the
+    learner calls `observe`. They cover all tasks together.
     """
 
     mean: Tensor

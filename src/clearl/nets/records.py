@@ -1,4 +1,4 @@
-"""Observations of several parts: taken out of the bytes of records, each encoded by itself, then joined."""
+"""Observations of several parts: read from the bytes of records, encoded one by one, then joined."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _as_dtype(part: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class NamedInput(nn.Module):
-    """The parts of records by name, for torsos of a user's own; a part without a name by itself."""
+    """Passes the parts of records by name to a user's own torso; a single part without a name is passed alone."""
 
     def __init__(self, records: RecordInput) -> None:
         super().__init__()

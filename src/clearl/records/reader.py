@@ -139,7 +139,7 @@ class Followed:
     rewound: bool = False
     """True if the run went back to a checkpoint: `rows` then replace all rows that were read before."""
     problem: str = ""
-    """Tells why the file cannot be read, if so."""
+    """The reason why the file cannot be read, if it cannot."""
 
 
 def follow(path: Path, position: Position | None = None, *, most_rows: int | None = None) -> Followed:

@@ -1,4 +1,4 @@
-"""Write the one sentence that says in numbers what was seen."""
+"""Sum up the results in one sentence with numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TASKS_LISTED = 3
 
 
 def headline(summary: Summary) -> str:
-    """Return one sentence that says in numbers what was seen."""
+    """Sum up the results in one sentence with numbers."""
     if sentence := _probe_headline(summary):
         return sentence
     arms = {name: arm for name, arm in summary.arms.items() if arm.mean("kept") is not None}

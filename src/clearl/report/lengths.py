@@ -1,5 +1,5 @@
-"""Runs of different lengths in one report: compress phases are left out of the axis, the rest is compared as far as all
-runs go."""
+"""Runs of different lengths in one report: compress phases are left out of the axis, and numbers cover the frames that
+all runs share."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _SAME = 0.005
 def without_compress_frames(parsed: Parsed, config: dict[str, Any]) -> Parsed:
     """Take the compress phases that came on top of the visits out of the axis of a Progress & Compress run.
 
-    A visit of such a run has the frames of everybody else's visit, then its compress frames. These become a point of
-    the axis, at which the evaluation after compressing counts: the method is scored by what it did with as many frames
-    of learning as the others had, and the frames on top are told beside it.
+    A visit of such a run has as many frames as a visit of any other method, followed by its compress frames. These
+    become one point of the axis, at which the evaluation after compressing counts: all methods are scored with the same
+    number of frames of learning, and the extra frames are reported separately.
     """
     extra = np.array([span.extra or _old_extra(span, config) for span in parsed.spans])
     if not extra.any() or parsed.planned_frames is None:

@@ -1,8 +1,8 @@
 """The cost of a schedule alone: the score of a learner that forgets nothing, and the regret to it.
 
 A task that comes late has a low mean return over training however well it is kept. The oracle takes the return of a
-reference after n frames of the task, and asks what the schedule at hand would give if every frame of the task taught as
-much as it taught the reference and nothing were ever forgotten.
+reference after n frames of the task, and computes the score that this schedule would give if every frame of the task
+taught as much as it taught the reference and nothing were ever forgotten.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def write_page(
 
 
 def inline_svg(svg: str, prefix: str, title: str) -> str:
-    """Adapt an SVG to the page: ids of its own, the page's colours for all that is not data, and a text for those who
+    """Adapt an SVG to the page: unique ids, the page's colours for everything but data, and a text for people who
     cannot see it."""
     body = svg[svg.index("<svg") :]
     body = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', body)

@@ -50,7 +50,7 @@ def caption(arms: Sequence[Arm]) -> str:
 
 
 def read(arms: Sequence[Arm], scales: dict[str, Scale]) -> dict[str, Regret]:
-    """Compute the regret of every arm that lives through a schedule; nothing without an arm to compare with."""
+    """Compute the regret of every arm with a schedule; empty if there is no arm to compare with."""
     if not any(arm.name in REFERENCES for arm in arms):
         return {}
     known = {arm.name: [run for run in arm.runs if run.curves.keys() & scales.keys() and run.drawn_frames > 0]

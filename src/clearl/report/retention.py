@@ -62,7 +62,7 @@ def forgetting(run: Run, task: str) -> float | None:
 
 
 def kept(run: Run, task: str, floor: float) -> float | None:
-    """Return the share of what was learnt that outlived the absences, counted from the floor.
+    """Return the share of the score above the floor that was kept over the absences.
 
     The sum of the scores at the ends of the absences over the sum of the scores when the task was left: absences before
     which little was learnt weigh little, so that no ratio of two small numbers decides.

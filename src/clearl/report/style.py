@@ -148,14 +148,14 @@ def task_colours(tasks: Sequence[str]) -> dict[str, str]:
 
 
 def grid_columns(count: int) -> int:
-    """Return how many of the panels stand side by side: as few empty cells as can be."""
+    """Return the number of columns for a grid of panels: the one that leaves the fewest empty cells."""
     if count <= 5:
         return count
     return min((4, 3, 5), key=lambda columns: -count % columns)
 
 
 def arm_columns(arms: Sequence[Arm]) -> int:
-    """Return how many panels of arms stand side by side; the positions of a probe stand in a row."""
+    """Return the number of columns for panels of arms; the positions of a probe fill one row."""
     positions = {arm.probe_position for arm in arms if arm.probe_position is not None}
     return len(positions) if 2 <= len(positions) <= 5 and len(arms) > len(positions) else grid_columns(len(arms))
 

@@ -76,7 +76,7 @@ Report = Callable[[str], None]
 
 
 def run_all(runs: Sequence[PlannedRun], out: Path, *, jobs: int, say: Report = print) -> bool:
-    """Run all that is not finished yet, `jobs` at a time; False if it was stopped before the end.
+    """Run everything that is not finished yet, `jobs` at a time; return False if stopped before the end.
 
     A run that fails does not keep the others from running; at the end it is an error. `out/status.txt` always says
     what is done, what runs and what comes next, in one line.

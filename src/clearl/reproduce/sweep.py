@@ -1,4 +1,4 @@
-"""A sweep file: arms, a grid or random draws over settings, and seeds, as the runs that they stand for. Pure.
+"""Expand a sweep file (arms, a grid or random draws over settings, seeds) into the runs that it describes. Pure.
 
     preset: minatar
     settings: {tasks: [breakout, space_invaders], cycles: 2, frames_per_visit: 700_000}

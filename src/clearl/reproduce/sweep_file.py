@@ -153,7 +153,7 @@ def _grid(given: Any, file: _File) -> dict[str, list[Any]]:
 
 
 def _random(given: Any, file: _File) -> tuple[dict[str, Range | list[Any]], Draws]:
-    """Read what is drawn, and how often; without `random`, nothing, once."""
+    """Read the settings to draw and the number of draws; without `random`, no settings and one draw."""
     keys = file.mapping(given, "random")
     settings = file.settings(keys.pop("settings", None), "random: settings")
     if given is not None and not (settings and "samples" in keys):

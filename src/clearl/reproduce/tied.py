@@ -1,4 +1,4 @@
-"""Become a program that is asked to stop when the process that started it is gone, where the kernel can tell (Linux).
+"""Become another program, which the kernel asks to stop when the process that started it has exited (Linux only).
 
 Runs as a plain script, `PARENT_PID PROGRAM ARGUMENT...`: the request survives the change of the program, and is made
 before anything slow is imported.

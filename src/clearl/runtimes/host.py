@@ -164,7 +164,7 @@ def exit_in_words(code: int) -> str:
 
 
 def anonymous_file(name: str) -> int:
-    """Open a file in memory that is gone with its last descriptor; `name` only shows in /proc."""
+    """Open a file in memory that is freed with its last descriptor; `name` only shows in /proc."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create(name, os.MFD_CLOEXEC)
     with tempfile.TemporaryFile() as file:  # already without a name; other systems than Linux

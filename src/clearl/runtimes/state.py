@@ -86,7 +86,7 @@ class RunState:
     def enter(self, segment: int) -> None:
         """Record the end of the segment that was learnt from until now, and the beginning of a later one.
 
-        Segments in between were swallowed by a round longer than they are; they are recorded as empty.
+        A round may be longer than whole segments: those in between are recorded as empty.
         """
         plan, frames = self.context.plan, self.context.learner.frames
         self._keep_weights(segment - 1)

@@ -18,7 +18,7 @@ _COMMIT = re.compile("[0-9a-f]{40}")
 
 
 class HubError(ClearlError):
-    """The hub cannot be reached, or does not give what is asked of it."""
+    """The hub cannot be reached, or refuses a request."""
 
 
 class HubName(NamedTuple):

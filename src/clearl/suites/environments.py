@@ -1,4 +1,4 @@
-"""A suite of single Gymnasium environments, whatever makes them: their spaces joined, their steps in one loop."""
+"""A base class for suites of single Gymnasium environments: it joins their spaces and steps them in one loop."""
 
 from __future__ import annotations
 

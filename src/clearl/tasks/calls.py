@@ -33,7 +33,7 @@ def env_call(task: str, what: str) -> Iterator[None]:
 
 
 def close_env(task: str, env: Closes) -> None:
-    """Close an environment. If its code fails, say so on stderr and go on: what it was needed for is done."""
+    """Close an environment. If its code fails, report that on stderr and continue: its work is done."""
     try:
         with env_call(task, "close"):
             env.close()

@@ -68,6 +68,6 @@ class RandomActions:
 
     @cached_property
     def _actions(self) -> tuple[TaskActions, ActionSpec]:
-        """Described only where there are masks: other spaces may be ones that nothing trains on."""
+        """Described only if there are masks: without them, a space that cannot be trained on may occur here."""
         actions = TaskActions(describe_actions(self._task, self._space))
         return actions, common_actions({self._task: actions})

@@ -196,7 +196,7 @@ def train(learner: Learner, updates: range, spec: TaskSpec = SPEC) -> None:
 
 
 def a_batch(core_size: int, seed: int, replay_fraction: float, spec: TaskSpec = SPEC) -> Batch:
-    """Make a batch of two tasks with other actions each, in turns; what is masked is in none of them."""
+    """Make a batch of two tasks with different action masks, in turns; no masked action occurs."""
     rng = torch.Generator().manual_seed(seed)
     shape, mask = (STEPS, UNROLLS), _task_masks(spec.action)
     if spec.observation.is_record:

@@ -23,9 +23,9 @@ _FIRST_PATIENCE_S, _PATIENCE_S = 2.0, 0.1
 
 
 class Repeated:
-    """A job that runs in the background while somebody asks for its result, and rests 20 times as long as it took.
+    """A job that runs in the background while clients ask for its result, and then rests 20 times as long as it took.
 
-    However many ask, it runs once at a time: large trees and slow file systems take no more than a share of a core.
+    It runs once at a time, however many clients ask: large trees and slow file systems take only a share of a core.
     """
 
     def __init__(self, job: Callable[[], None], clock: Callable[[], float]) -> None:
@@ -87,7 +87,7 @@ class Library:
         return *self._state, *self.notes()
 
     def notes(self) -> list[str]:
-        """Tell in sentences which runs the list may lack."""
+        """Return sentences about the runs that the list may lack."""
         return self._notes if self._search.is_complete else ["still searching the directories for runs"]
 
     def _find(self) -> None:

@@ -41,7 +41,7 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Names of all addresses of this machine, and the one of them to open here."""
+"""The names that stand for all addresses of this machine, with the address to open on this machine."""
 
 
 class WatchServer(ThreadingHTTPServer):
@@ -238,7 +238,7 @@ def _checked_token(token: str) -> str:
 
 
 def _cookie(token: str) -> tuple[str, str]:
-    """Return name and value of the cookie that stands for a token; by the name, servers on one host keep apart."""
+    """Return name and value of the cookie for a token; the name differs between the servers of one host."""
     digest = hashlib.sha256(f"clearl watch {token}".encode()).hexdigest()
     return f"clearl_{digest[:8]}", digest[8:]
 

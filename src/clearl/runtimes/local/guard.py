@@ -1,13 +1,13 @@
-"""Ends what the processes of a run started, also after a SIGKILL of the run itself.
+"""Ends programs that the processes of a run started, even after a SIGKILL of the run itself.
 
 The kernel ends workers with their parent, but not the games and servers that environments started. A guard is a small
-process that outlives the run by a moment: it is told the process groups of all workers, and kills those that are left
-when its connection closes. It also remembers which named shared memory they had mapped, as a game that ends by itself
-when its environment is gone leaves it behind. It runs as a plain script and imports little: it competes for the cores
-with the workers that start beside it.
+process that outlives the run by a moment: it receives the process groups of all workers, and kills those that are left
+when its connection closes. It also records which named shared memory they had mapped, because a game that exits by
+itself when its environment has ended leaves that behind. It runs as a plain script and imports little: it competes
+for the cores with the workers that start beside it.
 
 A program that leaves the process group (`setsid`, a daemon) is found by the variable `MARK` of its environment, which
-it inherits from its worker, and keeps when its parent is gone. That takes Linux, where /proc shows it.
+it inherits from its worker and keeps when its parent has exited. This works on Linux only, where /proc shows it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MARK = "CLEARL_MARK"
 _SHARED_MEMORY = "/dev/shm/"
 _GONE_S = 2.0
 _CLOSE_S = 30.0
-_ROUNDS = 3  # what is killed may have started something a moment before
+_ROUNDS = 3  # a killed process may have started another one just before
 _LOOK_EVERY_S, _LOOK_WHILE_BUILDING_S = 10.0, 0.05
 
 
@@ -48,7 +48,7 @@ class Guard:
         return self._process.pid
 
     def watch(self, mark: str, group: int) -> None:
-        """Kill all that bears this mark, and its process group, when the run is gone; 0 is no group."""
+        """When the run has ended, kill all processes with this mark, and the process group; 0 is no group."""
         self._tell(f"+{mark} {group}\n")
 
     def look(self, mark: str, *, building: bool) -> None:
@@ -56,7 +56,7 @@ class Guard:
         self._tell(f"{'~' if building else '='}{mark} 0\n")
 
     def release(self, mark: str) -> None:
-        """Forget a group that has ended, as its number may be reused; remove what is left of its shared memory."""
+        """Drop a group that has ended, as its number may be reused; remove its remaining shared memory."""
         self._tell(f"-{mark} 0\n")
 
     def close(self) -> None:
@@ -100,9 +100,9 @@ def guarded() -> Iterator[None]:
 
 
 def end_group(mark: str, group: int, known: Iterable[str] = ()) -> None:
-    """Kill a process group and all that bears the mark, and remove the named shared memory that only they had mapped.
+    """Kill a process group and all processes with the mark; remove the named shared memory that only they had mapped.
 
-    That is what they have mapped now, and what is `known`.
+    It consists of the names that they have mapped now, and those in `known`.
     """
     members, names = set[int](), set(known)
     for _ in range(_ROUNDS):
@@ -193,13 +193,13 @@ class _Watch:
         return _LOOK_WHILE_BUILDING_S if self._building else _LOOK_EVERY_S
 
     def look(self) -> None:
-        """Look at the groups that build, or at all where none does."""
+        """Look at the groups that are building environments, or at all groups if none is."""
         for mark in self._building or list(self.groups):
             self._look(mark)
 
     def _look(self, mark: str) -> None:
         group, names = self.groups.get(mark, (0, set[str]()))
-        if group:  # marks are looked for at the end only: that is not cheap enough for twenty times a second
+        if group:  # marks are searched for at the end only: too slow for twenty times a second
             names.update(name for pid in _members("", group) for name in _mapped(pid))
 
 

@@ -82,7 +82,7 @@ class LocalProcess:
         return messages
 
     def _note_builds(self, messages: Sequence[Message]) -> None:
-        """Let the guard look while environments are built: they may share memory with games of theirs."""
+        """Let the guard look while environments are built: they may share memory with games that they start."""
         for message in messages:
             building = isinstance(message, Alive) and message.building
             if building != self._building and self._guard is not None:
