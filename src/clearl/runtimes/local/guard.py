@@ -48,7 +48,7 @@ class Guard:
         return self._process.pid
 
     def watch(self, mark: str, group: int) -> None:
-        """When the run has ended, kill all processes with this mark, and the process group; 0 is no group."""
+        """Have all processes with this mark, and the process group, killed when the run has ended; 0 is no group."""
         self._tell(f"+{mark} {group}\n")
 
     def look(self, mark: str, *, building: bool) -> None:
