@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from clearl.errors import ClearlError, UnfitMaskError, UnfitSpaceError, UnknownNameError
+from clearl.errors import ClearlError, ConfigError, UnfitMaskError, UnfitSpaceError, UnknownNameError
 from clearl.tasks.actions import MASK_KEY, describe_actions
 from clearl.tasks.exits import exits_raise
 from clearl.tasks.masks import RandomActions, mask_method
@@ -65,7 +65,9 @@ def check_env(
         except UnknownNameError:
             raise
         except ClearlError as error:
-            return [EnvFinding("error", str(error), "make the environment constructible with gymnasium.make alone")]
+            mistyped = isinstance(error, ConfigError)
+            remedy = "correct the task" if mistyped else "make the environment constructible with gymnasium.make alone"
+            return [EnvFinding("error", str(error), remedy)]
         with exits_raise():
             findings.update(dict.fromkeys(check(env_id, env, steps)))
         beat("close")

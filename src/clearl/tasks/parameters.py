@@ -8,19 +8,17 @@ limit. A range `a..b` stands for several tasks; see `expand_ranges`.
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from clearl.errors import ConfigError, UnknownNameError
+from clearl.tasks.reset_options import reset_options
 
 Value = bool | int | float | str
 
 TIME_LIMIT = "max_episode_steps"
 """The parameter of `gymnasium.make` that replaces the registered time limit."""
-
-_OPTION = re.compile(r"""options\s*(?:\.get\(|\.pop\(|\[)\s*["'](\w+)["']|["'](\w+)["']\s+in\s+options""")
 
 
 def split_task(task: str) -> tuple[str, dict[str, Value]]:
@@ -33,7 +31,9 @@ def split_task(task: str) -> tuple[str, dict[str, Value]]:
             raise ConfigError(f"task {task!r}: parameters are written as ?name=value&name=value, got {part!r}")
         if name in parameters:
             raise ConfigError(f"task {task!r}: parameter {name} is given twice")
-        parameters[name] = _value(text)
+        parameters[name] = value = _value(text)
+        if value != value:
+            raise ConfigError(f"task {task!r}: {name} is NaN; give a number")
     return env_id, parameters
 
 
@@ -109,16 +109,7 @@ def known_parameters(env: Any, keywords: Sequence[str]) -> Parameters:
         for name in (*vars(unwrapped), *(name for name in found if name not in vars(unwrapped)))
         if not name.startswith("_") and isinstance(found[name], bool | int | float | str) and name not in keywords
     ]
-    return Parameters(tuple(keywords), tuple(attributes), _reset_options(unwrapped))
-
-
-def _reset_options(env: Any) -> tuple[str, ...]:
-    """Return the options that the source of `reset` reads."""
-    try:
-        source = inspect.getsource(type(env).reset)
-    except (OSError, TypeError):
-        return ()
-    return tuple(dict.fromkeys(one or other for one, other in _OPTION.findall(source)))
+    return Parameters(tuple(keywords), tuple(attributes), reset_options(unwrapped))
 
 
 def sort_parameters(

@@ -79,6 +79,11 @@ def test_an_unknown_id_is_an_error_that_names_the_nearest() -> None:
         check_env("CartPol-v1")
 
 
+def test_a_task_that_is_mistyped_is_to_be_corrected() -> None:
+    (finding,) = check_env("CartPole-v1?length=")
+    assert "parameters are written as ?name=value" in finding.problem and finding.remedy == "correct the task"
+
+
 def test_problem_and_remedy_are_told_apart_whatever_the_words_are() -> None:
     bare = SimpleNamespace(observation_space=Discrete(2), action_space=Text(3))
     (finding,) = _check_spaces("a; b", bare, 1)

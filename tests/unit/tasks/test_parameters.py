@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import broken_envs  # noqa: F401 - registers them
+import gymnasium
 import pytest
+from gymnasium.envs.classic_control import utils
 
 from clearl.cli import check
 from clearl.config import RunConfig
@@ -13,6 +16,7 @@ from clearl.errors import ConfigError, UnknownNameError
 from clearl.suites import make_suite
 from clearl.tasks.in_play import attributes_in_play
 from clearl.tasks.parameters import expand_ranges, join_task, split_task
+from clearl.tasks.reset_options import reset_options
 from clearl.tasks.single import check_parameters, list_parameters, make_env
 
 
@@ -42,10 +46,49 @@ def test_a_keyword_an_attribute_and_an_option_reach_the_environment() -> None:
     pole.close()
 
 
+class Helped(gymnasium.Env[Any, Any]):
+    """Reads options of reset in helpers: a function of a module, a method, and a class that it inherits from."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.scatter(1, settings=options)
+        self.unrelated(seed)
+        return utils.maybe_parse_reset_bounds(options, -1, 1), {}
+
+    def scatter(self, times: int, settings: dict[str, Any] | None) -> None:
+        self.spread = (settings or {}).get("nothing") if settings is None else settings["spread"]
+
+    def unrelated(self, options: Any) -> None:
+        self.other = options and options["not_of_reset"]
+
+
+class Inherits(Helped):
+    """Passes its options on."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return super().reset(seed=seed, options=options)
+
+
+@pytest.mark.parametrize("kind", [Helped, Inherits])
+def test_options_that_a_helper_of_reset_reads_are_found(kind: type[Helped]) -> None:
+    assert set(reset_options(kind())) == {"spread", "low", "high"}
+
+
+def test_the_options_of_classic_control_reach_reset() -> None:
+    assert list_parameters("CartPole-v1").options == ("low", "high")
+    for seed in (0, 1):
+        pole = make_env("CartPole-v1?low=0.01&high=0.02")
+        state, _ = pole.reset(seed=seed)
+        assert (state >= 0.01).all() and (state <= 0.02).all()
+        pole.close()
+
+
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(UnknownNameError, match=r"'lenth'; did you mean 'length'.*attribute: gravity") as caught:
         make_env("CartPole-v1?lenth=2")
     assert "constructor: sutton_barto_reward" in str(caught.value)
+    with pytest.raises(ConfigError, match="'CartPole-v1.length=nan': length is NaN; give a number"):
+        make_env("CartPole-v1?length=nan")
     with pytest.raises(ConfigError, match=r"length is float \(0.5\), got 'long'"):
         make_env("CartPole-v1?length=long")
 
