@@ -116,9 +116,15 @@ def _import_problem(made: Any) -> str | None:
     """Return why worker processes cannot import a function or class by its name; None if they can."""
     module, path = getattr(made, "__module__", None), getattr(made, "__qualname__", "")
     shown = path or type(made).__name__
-    remedy = f"put it into a file, for instance my_envs.py, and give my_envs.{shown.rpartition('.')[2]}"
+    own = shown.rpartition(".")[2]
+    if own.isidentifier() and path:
+        remedy = f"put it into a file, for instance my_envs.py, and give my_envs.{own}"
+    else:  # a lambda, a partial or an object that can be called
+        remedy = "define a function with def in a file, for instance make_env in my_envs.py, and give my_envs.make_env"
     if module in (None, "__main__"):
         return f"{shown} is defined in the program that runs, which worker processes cannot import: {remedy}"
+    if not path:
+        return f"{made!r:.80} has no name by which worker processes could import it: {remedy}"
     # A closure under functools.wraps bears the name of the function that it wraps.
     if getattr(sys.modules.get(module), path, None) is not made:
         return f"{shown} is not at the top of {module} by that name, so worker processes cannot import it: {remedy}"

@@ -29,6 +29,7 @@ from clearl.tasks.parameters import (
 )
 
 _CHECKED_STEPS = 5
+NUM_ENVS = "num_envs"
 
 
 def make_env(task: str, *, render_mode: str | None = None, **options: Any) -> Any:
@@ -69,7 +70,7 @@ def env_keywords(env_id: str) -> tuple[str, ...]:
     from gymnasium.envs.registration import load_env_creator
 
     if (maker := find_maker(env_id)) is not None:
-        return constructor_keywords(maker)
+        return tuple(name for name in constructor_keywords(maker) if name != NUM_ENVS)
     try:
         entry = _spec(env_id).entry_point
         creator = load_env_creator(entry) if isinstance(entry, str) else entry
@@ -79,10 +80,14 @@ def env_keywords(env_id: str) -> tuple[str, ...]:
 
 
 def has_vector(task: str) -> tuple[bool, bool]:
-    """Return whether the id of a task registers a vector entry point, and whether it registers nothing else."""
+    """Return whether the id of a task registers a vector entry point, and whether it registers nothing else.
+
+    A user's function makes vectors, and nothing else, if it takes `num_envs`.
+    """
     env_id = split_task(task)[0]
-    if find_maker(env_id) is not None:
-        return False, False
+    if (maker := find_maker(env_id)) is not None:
+        makes_vectors = NUM_ENVS in constructor_keywords(maker)
+        return makes_vectors, makes_vectors
     try:
         spec = _spec(env_id)
     except (Exception, SystemExit):  # noqa: BLE001 - making it says what is wrong
@@ -92,12 +97,9 @@ def has_vector(task: str) -> tuple[bool, bool]:
 
 def make_vector(task: str, num_envs: int) -> Any:
     """Return the vector environment that the id of a task registers; parameters as in `make_env`."""
-    from gymnasium.envs.registration import load_env_creator
-
     env_id, parameters = split_task(task)
-    entry: Any = _spec(env_id).vector_entry_point
-    keywords = constructor_keywords(load_env_creator(entry) if isinstance(entry, str) else entry)
-    if "num_envs" in parameters:
+    keywords = constructor_keywords(_vector_maker(env_id))
+    if NUM_ENVS in parameters:
         raise ConfigError(f"task {task!r}: num_envs is no parameter of a task; --slots says how many are played")
     given, rest = _divided(parameters, keywords)
     make = partial(_make_registered_vector, env_id, num_envs, given)
@@ -109,11 +111,34 @@ def make_vector(task: str, num_envs: int) -> Any:
     return rebuild(vector, task, attributes, make) if attributes else vector
 
 
+def _vector_maker(env_id: str) -> Any:
+    from gymnasium.envs.registration import load_env_creator
+
+    if (maker := find_maker(env_id)) is not None:
+        return maker
+    entry: Any = _spec(env_id).vector_entry_point
+    return load_env_creator(entry) if isinstance(entry, str) else entry
+
+
 def _make_registered_vector(env_id: str, num_envs: int, keywords: dict[str, Any]) -> Any:
+    vector = _call_vector_maker(env_id, num_envs, keywords)
+    if find_maker(env_id) is not None and not _is_vector(vector):
+        raise ConfigError(
+            f"task {env_id!r}: its function takes num_envs, but returned {vector!r:.80}; return a "
+            "gymnasium.vector.VectorEnv, or leave out num_envs"
+        )
+    if vector.num_envs != num_envs:
+        raise ConfigError(f"task {env_id!r}: {num_envs} environments were asked for, and {vector.num_envs} made")
+    return vector
+
+
+def _call_vector_maker(env_id: str, num_envs: int, keywords: dict[str, Any]) -> Any:
     import gymnasium
 
     try:
         with kept_torch_defaults(), exits_raise():
+            if (maker := find_maker(env_id)) is not None:
+                return maker(num_envs=num_envs, **keywords)
             named = find_spec(env_id) or env_id
             return gymnasium.make_vec(named, num_envs, vectorization_mode="vector_entry_point", **keywords)
     except ModuleNotFoundError as error:
@@ -186,6 +211,23 @@ def list_parameters(task: str) -> Parameters:
 
 
 def _make_id(env_id: str, **options: Any) -> Any:
+    env = _call_maker(env_id, **options)
+    if find_maker(env_id) is None:
+        return env
+    if _is_vector(env):
+        close_env(env_id, env)
+        remedy = f"give the function an argument {NUM_ENVS}, the number of environments to make"
+        raise ConfigError(f"task {env_id!r}: its function returned a vector of environments; {remedy}")
+    if not all(hasattr(env, name) for name in ("reset", "step", "observation_space", "action_space")):
+        raise ConfigError(f"task {env_id!r}: its function returned {env!r:.80}; return a gymnasium.Env")
+    return env
+
+
+def _is_vector(env: Any) -> bool:
+    return hasattr(env, "single_observation_space") and hasattr(env, NUM_ENVS)
+
+
+def _call_maker(env_id: str, **options: Any) -> Any:
     import gymnasium
 
     try:

@@ -21,6 +21,7 @@ from clearl.plugins import named_modules
 from clearl.records.reader import read_rows
 from clearl.records.schema import METRICS_FILE
 from clearl.suites import make_suite
+from clearl.tasks.gymnasium_vectors import GymnasiumVector
 from clearl.tasks.makers import name_makers, use_makers
 from clearl.tasks.single import list_parameters, make_env
 
@@ -169,10 +170,54 @@ def test_closures_that_bear_the_name_of_another_function_stay_distinct() -> None
 
 def test_a_function_that_workers_cannot_import_is_refused_with_the_way_out(tmp_path: Path) -> None:
     tasks = {"a": lambda: gymnasium.make("CartPole-v1")}
-    with pytest.raises(ConfigError, match=r"cannot import it: put it into a file.*or train.*runtime='inline'"):
+    with pytest.raises(ConfigError, match=r"cannot import it: define a function.*or train.*runtime='inline'"):
         clearl.run(tasks=tasks, out=tmp_path / "run", **SMALL)
     assert not (tmp_path / "run").exists()
     assert clearl.run(tasks=tasks, out=tmp_path / "run", runtime="inline", **SMALL).status == "finished"
+
+
+class Maker:
+    """Makes environments when called."""
+
+    def __call__(self) -> Pole:
+        return Pole()
+
+
+@pytest.mark.parametrize("made", [lambda: Pole(), functools.partial(make_pole, length=2), Maker()], ids=str)
+def test_what_has_no_name_to_import_gets_a_remedy_that_can_be_followed(made: Any) -> None:
+    _, problems = name_makers({"a": made})
+    assert "define a function with def in a file, for instance make_env in my_envs.py" in problems["a"]
+    assert "my_envs.<lambda>" not in problems["a"] and "my_envs.partial" not in problems["a"]
+
+
+def vector_of_poles(num_envs: int) -> Any:
+    return gymnasium.make_vec("CartPole-v1", num_envs)
+
+
+@pytest.mark.parametrize("runtime", ["inline", "local"])
+def test_a_function_that_takes_num_envs_makes_vectors(tmp_path: Path, runtime: str) -> None:
+    suite = make_suite("gym", ("many",), RunConfig(environments=(f"many={__name__}:vector_of_poles",)))
+    envs = suite.make("many", num_envs=3, seed=0)
+    assert isinstance(envs, GymnasiumVector) and envs.reset().shape == (3, 4)
+    envs.close()
+    result = clearl.run(tasks={"many": vector_of_poles}, out=tmp_path / "run", runtime=runtime, **SMALL)
+    assert result.status == "finished" and {row["task"] for row in result.metrics if "task" in row} == {"many"}
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda: None, "its function returned None; return a gymnasium.Env"),
+        (lambda: "CartPole-v1", "its function returned 'CartPole-v1'; return a gymnasium.Env"),
+        (lambda: vector_of_poles(2), "returned a vector of environments; give the function an argument num_envs"),
+        (lambda num_envs: make_pole(), "takes num_envs, but returned .*; return a gymnasium.vector.VectorEnv"),
+        (lambda num_envs: vector_of_poles(num_envs + 1), "1 environments were asked for, and 2 made"),
+    ],
+    ids=["nothing", "text", "vector", "single", "number"],
+)
+def test_a_function_that_returns_something_else_is_named(make: Any, problem: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"task 'a': .*{problem}"):
+        clearl.run(tasks={"a": make}, out=tmp_path / "run", runtime="inline", **SMALL)
 
 
 def test_a_script_without_a_main_guard_says_at_once_what_to_do(tmp_path: Path) -> None:
