@@ -72,6 +72,10 @@ class TaskActions:
             problem = f"{MASK_KEY} has {flags.size} flags instead of {self._options}"
             raise UnfitMaskError(problem, "give one for each option of the task's own actions")
         allowed = flags.astype(bool)
+        if flags.dtype.kind != "b" and not (flags == allowed).all():  # NaN, and logits such as 0 and -inf
+            values = ", ".join(str(value) for value in np.unique(flags)[:4])
+            problem = f"{MASK_KEY} holds other numbers than 0 and 1: {values}"
+            raise UnfitMaskError(problem, "give 1 for what the state allows, 0 for the rest")
         if not np.logical_or.reduceat(allowed, self._starts).all():
             problem = f"{MASK_KEY} allows no action at all"
             raise UnfitMaskError(problem, "end the episode before such a state, or allow one")

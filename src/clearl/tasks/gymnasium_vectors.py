@@ -162,7 +162,8 @@ class GymnasiumVector:
         try:
             observation = self._observations.member(observations, slot)
         except (IndexError, TypeError, ValueError) as error:
-            self._fault(slot, f"the observations are no batch of {self.num_envs}: {error}")
+            problem = f"the observations are no batch of {self.num_envs}: {error}"
+            self._fault(slot, f"{problem}; return one of each environment in every part")
         self._write_one(slot, observation, frames)
         if self._write_mask is not None and (problem := self._write_mask(mask, frames[slot])) is not None:
             self._fault(slot, problem)
@@ -193,7 +194,7 @@ class GymnasiumVector:
         bad = ~(np.abs(reward) <= FLOAT32_MAX)  # true for NaN, too
         if bad.any():
             slot = int(np.flatnonzero(bad)[0])
-            self._fault(slot, f"the reward is {reward[slot]}, which is no finite number in float32")
+            self._fault(slot, f"the reward is {reward[slot]}, which is no finite number in float32; return one that is")
         return reward.astype(np.float32)
 
     def _ask(self, method: str, *args: Any, **options: Any) -> Any:

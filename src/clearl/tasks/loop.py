@@ -207,7 +207,7 @@ class LoopEnvs:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever an environment raises is reported with its place
             self._fault(slot, f"step raised {type(error).__name__}: {error}", error)
         if not abs(gained) <= FLOAT32_MAX:  # false for NaN, too
-            self._fault(slot, f"the reward is {gained}, which is no finite number in float32")
+            self._fault(slot, f"the reward is {gained}, which is no finite number in float32; return one that is")
         if (problem := self._successes.see(slot, info)) is not None:
             self._fault(slot, problem)
         # No action follows the last state of an episode: it may allow none.

@@ -18,6 +18,7 @@ Description = dict[str, Any]
 """A Gymnasium space as JSON types."""
 
 WRAP = "wrap it (--wrappers module:Class), or register the wrapped one under its own id"
+CORRECT = "correct observation_space"
 IMAGE_CHANNELS = (1, 3, 4)
 MOST_OPTIONS = 65_536
 """The most options of a discrete observation, which is encoded one-hot."""
@@ -70,22 +71,24 @@ class ObservationPart:
         return PartSpec((self.shape[self.channel_axis], *rest), self.dtype)
 
     def problem(self, array: np.ndarray) -> str | None:
-        """Return what is wrong with a value of this part, or None."""
+        """Return what is wrong with a value of this part, and the remedy; None if it is sound."""
         here = f"the observation's part {'/'.join(map(str, self.path))!r}" if self.path else "the observation"
         if array.shape != self.shape:
-            return f"{here} has shape {array.shape} instead of {self.shape}"
+            remedy = "leave out the batch axis" if array.shape[1:] == self.shape else f"reshape it, or {CORRECT}"
+            return f"{here} has shape {array.shape} instead of {self.shape}; {remedy}"
         if self.kind in ("one_hot", "planes"):
             return self._option_problem(here, array)
         if self.kind == "flags":
             is_bits = array.dtype.kind in "iub" and bool(((array == 0) | (array == 1)).all())
-            return None if is_bits else f"{here} holds something else than 0 and 1"
+            return None if is_bits else f"{here} holds something else than 0 and 1; make it flags, or {CORRECT}"
         # float64 for float32 is common and harmless; numbers in [0, 1] for uint8 would all become 0.
         if not np.can_cast(array.dtype, self.dtype, "same_kind"):
-            return f"{here} has dtype {array.dtype} instead of {self.dtype}"
+            return f"{here} has dtype {array.dtype} instead of {self.dtype}; convert it, or {CORRECT}"
         if array.dtype.kind == "f":
             with np.errstate(over="ignore"):  # 1e39 becomes infinity, which is checked after the cast
                 if not np.isfinite(array.astype(np.float32, copy=False)).all():
-                    return f"{here} holds NaN or infinity, or a number beyond float32"
+                    problem = f"{here} holds NaN or infinity, or a number beyond float32"
+                    return f"{problem}; mend the cause, or replace them (np.nan_to_num, np.clip)"
         return None
 
     def written(self, array: np.ndarray) -> np.ndarray:
@@ -103,12 +106,12 @@ class ObservationPart:
 
     def _option_problem(self, here: str, array: np.ndarray) -> str | None:
         if array.dtype.kind not in "iub":
-            return f"{here} has dtype {array.dtype} instead of whole numbers"
+            return f"{here} has dtype {array.dtype} instead of whole numbers; round it, or {CORRECT}"
         numbers = array.reshape(-1, len(self.counts)).astype(np.int64) - (self.starts or 0)
         outside = (numbers < 0) | (numbers >= np.array(self.counts))
         if outside.any() and self.kind == "planes":
-            return f"{here} holds numbers outside of 0 to {', '.join(str(n - 1) for n in self.counts)}"
-        return f"{here} is {array.tolist()}, outside of its space" if outside.any() else None
+            return f"{here} holds numbers outside of 0 to {', '.join(str(n - 1) for n in self.counts)}; {CORRECT}"
+        return f"{here} is {array.tolist()}, outside of its space; mend it, or {CORRECT}" if outside.any() else None
 
 
 class TaskObservations:
@@ -164,7 +167,8 @@ class ObservationWriter:
                 array = self._observations.value(observation, part)
             except (KeyError, IndexError, TypeError, ValueError) as error:  # missing, ragged, or no array at all
                 name = f"part {'/'.join(map(str, part.path))!r} of the observation" if part.path else "the observation"
-                return f"{name} is missing or no array: {type(error).__name__}: {error}"
+                problem = f"{name} is missing or no array: {type(error).__name__}: {error}"
+                return f"{problem}; every observation needs all parts of observation_space"
             problem = part.problem(array)
             if problem is not None:
                 return problem

@@ -136,6 +136,9 @@ def test_flags_of_a_state_are_read_in_every_form(mask: Any) -> None:
         ([[1, 0], [0, 1, 1]], "give an array of flags"),
         ("10011", "give an array of flags"),
         ([0, 0, 1, 1, 1], "allows no action at all"),
+        ([1, 1, 1, 1, np.nan], "other numbers than 0 and 1: 1.0, nan; give 1 for what the state allows"),
+        ([0, -np.inf, 0, 0, -np.inf], "other numbers than 0 and 1: -inf, 0.0; give 1"),
+        ([2, 1, 1, 1, 1], "other numbers than 0 and 1"),
     ],
     ids=str,
 )
