@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from clearl.acting.agent import Agent, agent_tasks
+from clearl.acting.agent import Agent
+from clearl.acting.agent_tasks import agent_tasks
 from clearl.config import RunConfig
 from clearl.nets.network import build_network
 from clearl.suites import make_suite

@@ -14,7 +14,8 @@ from tempfile import TemporaryDirectory
 
 from safetensors.torch import save
 
-from clearl.acting.agent import Agent, Origin, agent_tasks, tasks_from_json, tasks_to_json
+from clearl.acting.agent import Agent, Origin
+from clearl.acting.agent_tasks import agent_tasks, tasks_from_json, tasks_to_json
 from clearl.config import RunConfig, from_yaml, parse_yaml, to_yaml
 from clearl.errors import CorruptFileError, RunDirectoryError, UnknownNameError
 from clearl.experiment import agent_of_run

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from clearl import __version__
-from clearl.acting.agent import Agent, Origin, agent_tasks, tasks_from_json, tasks_to_json
+from clearl.acting.agent import Agent, Origin
+from clearl.acting.agent_tasks import agent_tasks, tasks_from_json, tasks_to_json
 from clearl.config import RunConfig, diff, from_yaml, may_change, parse_yaml, to_yaml, used_settings
 from clearl.continuation import go_on
 from clearl.errors import (

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from clearl.acting.agent import Agent, AgentTask
+from clearl.acting.agent import Agent
+from clearl.acting.agent_tasks import AgentTask
 from clearl.nets.network import ActorCritic, PolicyNetwork, build_network
 from clearl.spaces import ActionSpec, ObservationSpec, PartSpec, TaskSpec, discrete_spec
 

@@ -11,26 +11,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from clearl.acting.agent_input import allowed_actions, fit_frames, fit_parts, is_frame
+from clearl.acting.agent_tasks import AgentTask
 from clearl.acting.stepper import Stepper
-from clearl.errors import ConfigError, CorruptFileError, UnknownNameError
+from clearl.errors import ConfigError, UnknownNameError
 from clearl.nets.network import PolicyNetwork
 from clearl.seeding import generator
-from clearl.spaces import MASK_FIELD, ObservationSpec, TaskSpec
-from clearl.tasks.actions import TaskActions, actions_from_json
-from clearl.tasks.observations import ObservationWriter, TaskObservations, observations_from_json
-from clearl.tasks.suite import DescribesActions, DescribesObservations, Suite
-
-
-@dataclass(frozen=True)
-class AgentTask:
-    """The facts about a task that an agent needs to act in it."""
-
-    mask: np.ndarray
-    """[mask_size] bool: what the task has of the actions of the spec."""
-    actions: TaskActions | None
-    """The environment's form of actions; None where it takes the number of the choice."""
-    observations: TaskObservations | None = None
-    """The environment's form of observations; None where it gives frames."""
+from clearl.spaces import TaskSpec
+from clearl.tasks.observations import TaskObservations
 
 
 @dataclass(frozen=True)
@@ -93,7 +81,7 @@ class Agent:
         """
         about = self._about(task)
         frames, batched = self._frames(about, observation, channels)
-        allowed = _allowed(about, mask, len(frames), self.spec)
+        allowed = allowed_actions(about, mask, len(frames), self.spec)
         self._see(frames, np.full(len(frames), first, bool), reward)
         with one_thread():
             self._decide(allowed, deterministic)
@@ -112,8 +100,8 @@ class Agent:
         """Return frames [n, ...] of one observation or of a batch, and whether it was a batch."""
         spec = self.spec.observation
         shown = self._shown(observation) if about is None else about.observations
-        if shown is not None and (channels is None or spec.is_record) and not _is_frame(shown, observation, spec):
-            return _written(shown, observation, spec)
+        if shown is not None and (channels is None or spec.is_record) and not is_frame(shown, observation, spec):
+            return fit_parts(shown, observation, spec)
         if spec.is_record:
             raise ConfigError(f"say which task this is, with task=...: {', '.join(self.tasks)}")
         return fit_frames(observation, self.spec, channels)
@@ -170,162 +158,3 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def agent_tasks(suite: Suite) -> dict[str, AgentTask]:
-    """Return all tasks of a suite."""
-    return {
-        task: AgentTask(
-            suite.mask(task),
-            suite.actions(task) if isinstance(suite, DescribesActions) else None,
-            suite.observations(task) if isinstance(suite, DescribesObservations) else None,
-        )
-        for task in suite.tasks
-    }
-
-
-def tasks_to_json(tasks: Mapping[str, AgentTask]) -> dict[str, Any]:
-    """Convert tasks to the JSON that `tasks_from_json` reads."""
-    return {
-        name: {
-            "mask": task.mask.tolist(),
-            "actions": None if task.actions is None else task.actions.description,
-            "observations": None if task.observations is None else task.observations.description,
-        }
-        for name, task in tasks.items()
-    }
-
-
-def tasks_from_json(values: Any, spec: TaskSpec, source: str) -> dict[str, AgentTask]:
-    """Return the tasks in a file; version 0.1 wrote masks only, into exports only."""
-    tasks = {}
-    if not isinstance(values, dict | None):
-        raise CorruptFileError(f"{source}: tasks must be an object")
-    for name, value in (values or {}).items():
-        about = {"mask": value} if isinstance(value, list) else value
-        if not isinstance(about, dict):
-            raise CorruptFileError(f"{source}: task {name!r} must be an object")
-        mask, actions, observations = np.array(about.get("mask")), about.get("actions"), about.get("observations")
-        if mask.shape != (spec.action.mask_size,) or mask.dtype != np.bool_:
-            raise CorruptFileError(f"{source}: the mask of task {name!r} does not fit its actions")
-        tasks[name] = AgentTask(
-            mask,
-            None if actions is None else actions_from_json(actions, source),
-            None if observations is None else _shown_by(observations, spec, source),
-        )
-    return tasks
-
-
-def _shown_by(description: Any, spec: TaskSpec, source: str) -> TaskObservations:
-    """Return the observations in a file, if they fit the spec."""
-    observations = observations_from_json(description, source)
-    for part in observations.parts:
-        there = spec.observation.parts.get(part.name)
-        shape = part.spec.shape
-        if there is None or len(there.shape) != len(shape) or any(map(int.__gt__, shape, there.shape)):
-            raise CorruptFileError(f"{source}: part {part.name!r} of a task does not fit its observations")
-    return observations
-
-
-def _is_frame(observations: TaskObservations, given: Any, spec: ObservationSpec) -> bool:
-    """Return whether an environment shows a Dict that becomes one image, and the image itself is given."""
-    is_dict = bool(observations.parts[0].path) and not spec.is_record
-    return is_dict and not isinstance(given, Mapping) and np.shape(given)[-3:] == spec.frame_shape
-
-
-def _written(observations: TaskObservations, given: Any, spec: ObservationSpec) -> tuple[np.ndarray, bool]:
-    writer = ObservationWriter(observations, spec)
-    keys = [str(part.path[0]) for part in observations.parts if part.path]
-    if keys and not isinstance(given, Mapping | tuple):
-        raise ConfigError(f"an observation of this task has {' and '.join(dict.fromkeys(keys))}; give the whole of it")
-    try:
-        batched = observations.is_batch(given)
-        count = observations.count(given) if batched else 1
-        frames = np.zeros((count, *spec.frame_shape), spec.frame_dtype)
-        problems = [
-            writer.write(observations.member(given, i) if batched else given, frame) for i, frame in enumerate(frames)
-        ]
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise ConfigError(f"an observation does not fit: {type(error).__name__}: {error}") from error
-    if any(problems):
-        raise ConfigError(f"an observation does not fit: {next(filter(None, problems))}")
-    if spec.mask_size:
-        frames[MASK_FIELD] = True
-    return frames, batched
-
-
-def _allowed(about: AgentTask | None, mask: Any, count: int, spec: TaskSpec) -> np.ndarray:
-    """Return [count, mask_size] bool: what the task has of the actions, less what the masks of the states forbid."""
-    allowed = np.ones((count, spec.action.mask_size), bool)
-    if about is not None:
-        allowed &= about.mask
-    if mask is None:
-        return allowed
-    possible = [allowed[:, options].any() for options in spec.action.options]
-    allowed &= _state_masks(about, mask, count, spec)
-    for options, expected in zip(spec.action.options, possible, strict=True):
-        if expected and not allowed[:, options].any(1).all():
-            raise ConfigError("the mask allows no action at all; end the episode before such a state, or allow one")
-    return allowed
-
-
-def _state_masks(about: AgentTask | None, mask: Any, count: int, spec: TaskSpec) -> np.ndarray:
-    """Return masks [count or 1, mask_size], given as by the task's environments or as flags of the spec's actions."""
-    size = spec.action.mask_size
-    try:
-        rows = _mask_rows(mask)
-        of_spec = all(not isinstance(row, tuple) and np.shape(row) == (size,) for row in rows)
-    except ValueError as error:
-        raise ConfigError(f"a mask is an array of flags, or a tuple with one for each choice: {error}") from None
-    if len(rows) not in (1, count):
-        raise ConfigError(f"{len(rows)} masks do not fit {count} observations; give one for each")
-    if of_spec:
-        return np.array(rows, bool)
-    if about is None or about.actions is None:
-        raise ConfigError(f"a mask of shape {np.shape(mask)} does not fit {size} actions; name the task with task=...")
-    return np.array([about.actions.state_mask(row, spec.action) for row in rows])
-
-
-def _mask_rows(mask: Any) -> list[Any]:
-    """Return the masks of single states: rows of an array, or of each array of a tuple with one for each choice."""
-    if isinstance(mask, tuple) and any(np.ndim(part) for part in mask):
-        return list(zip(*mask, strict=True)) if np.ndim(mask[0]) == 2 else [mask]
-    return list(np.atleast_2d(np.asarray(mask)))
-
-
-def fit_frames(observation: Any, spec: TaskSpec, channels: int | None = None) -> tuple[np.ndarray, bool]:
-    """Return frames [n, *frame_shape] of one observation or of a batch, and whether it was a batch."""
-    given, shape = np.asarray(observation), spec.observation.frame_shape
-    batched = given.ndim == len(shape) + 1
-    frames = np.stack([fit_frame(frame, spec, channels) for frame in (given if batched else given[None])])
-    return frames, batched
-
-
-def fit_frame(frame: np.ndarray, spec: TaskSpec, channels: int | None = None) -> np.ndarray:
-    """Return an environment's observation as a frame: channels first, padded with zeros where it is smaller."""
-    given, shape = frame.shape, spec.observation.frame_shape
-    if frame.dtype.kind == "f" and not np.isfinite(frame).all():
-        raise ConfigError("the observation holds NaN or infinity")
-    if spec.observation.frame_dtype == np.bool_ and not np.isin(frame, (0, 1)).all():
-        raise ConfigError("the observation holds other numbers than 0 and 1; this agent sees planes of bits")
-    if frame.ndim == 3 and len(shape) == 3:
-        frame = np.moveaxis(frame, _channel_axis(frame.shape, shape) if channels is None else channels, 0)
-    if frame.ndim != len(shape) or any(a > b for a, b in zip(frame.shape, shape, strict=True)):
-        raise ConfigError(f"an observation of shape {given} does not fit frames of {shape}")
-    fitted = np.zeros(shape, spec.observation.frame_dtype)
-    fitted[tuple(slice(size) for size in frame.shape)] = frame
-    return fitted
-
-
-def _channel_axis(given: tuple[int, ...], shape: tuple[int, ...]) -> int:
-    """Return the axis of the channels in an image that becomes (C, H, W).
-
-    An error where both the first and the last fit.
-    """
-    first = given[0] <= shape[0] and given[1:] == shape[1:]
-    last = given[2] <= shape[0] and given[:2] == shape[1:]
-    if first and last:
-        raise ConfigError(
-            f"an image of {given} may have its channels first or last; say which: act(..., channels=0) or channels=2"
-        )
-    return 2 if last else 0

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from clearl import __version__
-from clearl.acting.agent import agent_tasks, tasks_to_json
+from clearl.acting.agent_tasks import agent_tasks, tasks_to_json
 from clearl.config import RunConfig, diff, from_yaml, settings, to_yaml, with_alternatives_unset
 from clearl.continuation.copying import copy_run, empty
 from clearl.continuation.tree import next_tree, sequences_of

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from clearl.acting.agent import Agent, tasks_to_json
+from clearl.acting.agent import Agent
+from clearl.acting.agent_tasks import tasks_to_json
 from clearl.errors import ConfigError, MissingExtraError, UnknownNameError
 from clearl.sharing.graph import PolicyGraph, Port, export_program
 from clearl.storage.files import write_atomically

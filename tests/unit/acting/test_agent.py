@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from clearl.acting.agent import Agent, AgentTask, tasks_from_json, tasks_to_json
+from clearl.acting.agent import Agent
+from clearl.acting.agent_tasks import AgentTask, tasks_from_json, tasks_to_json
 from clearl.errors import ConfigError, CorruptFileError, UnknownNameError
 from clearl.nets.network import build_network
 from clearl.spaces import TaskSpec, discrete_spec

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from clearl.acting.agent import Agent, agent_tasks, fit_frame, tasks_from_json, tasks_to_json
+from clearl.acting.agent import Agent
+from clearl.acting.agent_input import fit_frame
+from clearl.acting.agent_tasks import agent_tasks, tasks_from_json, tasks_to_json
 from clearl.config import RunConfig
 from clearl.errors import ConfigError
 from clearl.nets.network import build_network
