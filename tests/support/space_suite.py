@@ -13,7 +13,8 @@ from clearl.seeding import derive
 from clearl.spaces import TaskSpec
 from clearl.suites import SUITES
 from clearl.tasks.actions import MASK_KEY, TaskActions, common_actions, describe_actions
-from clearl.tasks.observations import ObservationWriter, TaskObservations, common_observation, describe_observations
+from clearl.tasks.observations import TaskObservations, common_observation, describe_observations
+from clearl.tasks.writing import ObservationWriter
 from clearl.types import EnvStep
 
 LENGTH = 7

@@ -10,7 +10,8 @@ import numpy as np
 from clearl.acting.agent_tasks import AgentTask
 from clearl.errors import ConfigError
 from clearl.spaces import MASK_FIELD, ObservationSpec, TaskSpec
-from clearl.tasks.observations import ObservationWriter, TaskObservations
+from clearl.tasks.observations import TaskObservations
+from clearl.tasks.writing import ObservationWriter
 
 
 def is_frame(observations: TaskObservations, given: Any, spec: ObservationSpec) -> bool:

@@ -19,9 +19,10 @@ from clearl.tasks.filming import RENDER_MODE, Camera, offered_modes
 from clearl.tasks.gymnasium_vectors import GymnasiumVector
 from clearl.tasks.loop import LoopEnvs, SingleEnv
 from clearl.tasks.masks import mask_method, masks_states
-from clearl.tasks.observations import ObservationWriter, TaskObservations, common_observation, describe_observations
+from clearl.tasks.observations import TaskObservations, common_observation, describe_observations
 from clearl.tasks.success import ANY_STEP
 from clearl.tasks.suite import Envs, Scene
+from clearl.tasks.writing import ObservationWriter
 
 
 class EnvironmentSuite(ABC):

@@ -11,7 +11,8 @@ from clearl.config import RunConfig
 from clearl.spaces import TaskSpec, discrete_spec
 from clearl.tasks.drawing import draw_frame
 from clearl.tasks.loop import LoopEnvs
-from clearl.tasks.observations import ObservationWriter, TaskObservations
+from clearl.tasks.observations import TaskObservations
+from clearl.tasks.writing import ObservationWriter
 
 HEIGHT, WIDTH = 72, 96
 PICTURE = TaskObservations({"kind": "box", "shape": [HEIGHT, WIDTH, 3], "dtype": "uint8"})

@@ -14,9 +14,10 @@ from clearl.errors import ClearlError, ConfigError, UnfitMaskError, UnfitSpaceEr
 from clearl.tasks.actions import MASK_KEY, describe_actions
 from clearl.tasks.exits import exits_raise
 from clearl.tasks.masks import RandomActions, mask_method
-from clearl.tasks.observations import ObservationWriter, TaskObservations, common_observation, describe_observations
+from clearl.tasks.observations import TaskObservations, common_observation, describe_observations
 from clearl.tasks.readings import doubt
 from clearl.tasks.single import make_env
+from clearl.tasks.writing import ObservationWriter
 
 Severity = Literal["error", "warning", "note"]
 COMPARED_STEPS = 200

@@ -22,8 +22,9 @@ from clearl.tasks.autoreset import NextStepAutoreset
 from clearl.tasks.calls import close_env
 from clearl.tasks.loop import FLOAT32_MAX
 from clearl.tasks.masks import allowed_actions
-from clearl.tasks.observations import ObservationWriter, TaskObservations
+from clearl.tasks.observations import TaskObservations
 from clearl.tasks.success import ANY_STEP, LAST_STEP, Successes
+from clearl.tasks.writing import ObservationWriter
 from clearl.types import EnvStep
 
 

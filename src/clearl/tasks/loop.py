@@ -14,8 +14,8 @@ import numpy.typing as npt
 from clearl.errors import EnvironmentFaultError
 from clearl.seeding import derive
 from clearl.tasks.calls import close_env
-from clearl.tasks.observations import ObservationWriter
 from clearl.tasks.success import Successes
+from clearl.tasks.writing import ObservationWriter
 from clearl.types import EnvStep
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from clearl.errors import EnvironmentFaultError
 from clearl.tasks.loop import LoopEnvs
-from clearl.tasks.observations import ObservationWriter, TaskObservations, common_observation, describe_observations
+from clearl.tasks.observations import TaskObservations, common_observation, describe_observations
+from clearl.tasks.writing import ObservationWriter
 
 
 def loop(kind: type[broken_envs.Walk], *, num_envs: int = 2, seed: int = 0) -> LoopEnvs:

@@ -12,12 +12,12 @@ from gymnasium import spaces
 from clearl.errors import ConfigError, CorruptFileError
 from clearl.spaces import PartSpec, field_name
 from clearl.tasks.observations import (
-    ObservationWriter,
     TaskObservations,
     common_observation,
     describe_observations,
     observations_from_json,
 )
+from clearl.tasks.writing import ObservationWriter
 
 ROBOT = spaces.Dict(
     {
