@@ -150,8 +150,10 @@ class TaskActions:
         if kind == "box":
             first = len(self.reals)
             self.reals += [_Real(*pair) for pair in zip(_floats(node["low"]), _floats(node["high"]), strict=True)]
-            last = len(self.reals)
-            return lambda choices, reals: _cast(reals[first:last], dtype).reshape(shape)
+            last, limits = len(self.reals), _limits(dtype)
+            if limits is None or all(real.bounded for real in self.reals[first:]):
+                return lambda choices, reals: _cast(reals[first:last], dtype).reshape(shape)
+            return lambda choices, reals: _cast(np.clip(reals[first:last], *limits), dtype).reshape(shape)
         first = len(self.choices)
         self.choices += [int(count) for count in node["counts"]]
         last, starts = len(self.choices), np.array(node["starts"], np.int64)
@@ -232,6 +234,15 @@ def common_actions(tasks: Mapping[str, TaskActions]) -> ActionSpec:
 
 def _first_choices(actions: np.ndarray, spec: ActionSpec) -> np.ndarray:
     return actions if spec.is_discrete else actions[:, 0].astype(np.int64)
+
+
+def _limits(dtype: np.dtype) -> tuple[float, float] | None:
+    """Return the ends of a type that numbers within float32 and within exact bounds may leave; None for other types."""
+    if dtype == np.float16:
+        return float(np.finfo(dtype).min), float(np.finfo(dtype).max)
+    if dtype.kind in "iu" and dtype.itemsize == 8:  # its largest number is not one in float64
+        return float(np.iinfo(dtype).min), float(np.nextafter(float(np.iinfo(dtype).max), 0))
+    return None
 
 
 def _cast(reals: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -65,6 +65,16 @@ def test_what_cannot_be_squashed_is_clipped() -> None:
         assert taken.tolist() == expected
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int64, np.int8])
+def test_numbers_beyond_a_type_stay_within_it(dtype: Any) -> None:
+    whole = np.dtype(dtype).kind == "i"
+    ends = (np.iinfo(dtype).min, np.iinfo(dtype).max) if whole else (-np.inf, np.inf)
+    space = spaces.Box(*ends, (2,), dtype)
+    actions = actions_of(space)
+    (taken,) = actions.converter(common_actions({"task": actions}))(np.array([[3e38, -3e38]], np.float32))
+    assert space.contains(taken) and np.isfinite(taken).all() and taken[0] > 100 and taken[1] < -100
+
+
 def test_smaller_actions_are_padded_and_masked() -> None:
     small, large = actions_of(spaces.MultiDiscrete([3])), actions_of(spaces.MultiDiscrete([2, 4]))
     spec = common_actions({"small": small, "large": large})
