@@ -212,6 +212,7 @@ def test_a_dtype_that_would_change_is_refused(tmp_path: Path, monkeypatch: pytes
 
 
 # In place: in the checkpoint, after it, after the meta data, after the settings. As a copy: in the copying, at its end.
+@pytest.mark.filterwarnings("ignore:.* belongs to an extension of the run that was cut off")
 @pytest.mark.parametrize(
     ("in_place", "stop_at"), [(True, 5), (True, 9), (True, 12), (True, 15), (False, 20), (False, 34)]
 )
