@@ -88,6 +88,7 @@ class RunSeries:
     _events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_MOST_EVENTS))
     _last_train: Row = field(default_factory=dict)
     _by_task: dict[str, Any] = field(default_factory=dict)
+    _by_task_frames: int | None = None
     _counts: dict[str, int] = field(default_factory=lambda: {"fault": 0, "restart": 0, "resume": 0})
 
     def update(self, row: Row) -> None:
@@ -122,7 +123,8 @@ class RunSeries:
         self.frames, self.updates = max(self.frames, frames), int(row["updates"])
         self.training = [str(task) for task in row["tasks"]]
         self._last_train = row
-        self._by_task = _mapping(_mapping(row.get("replay")).get("by_task")) or self._by_task  # not in every row
+        if by_task := _mapping(_mapping(row.get("replay")).get("by_task")):  # not in every row
+            self._by_task, self._by_task_frames = by_task, frames
         self._train.add(frames, dict(_plotted(row)))
 
     def to_json(self) -> dict[str, Any]:
@@ -140,7 +142,8 @@ class RunSeries:
             ],
             "train": self._train.to_json(),
             "shares": _mapping(last.get("shares")),
-            "replay": {"by_task": self._by_task, **_mapping(last.get("replay"))},
+            "replay": {"by_task": self._by_task, "by_task_frames": self._by_task_frames}
+            | _mapping(last.get("replay")),
             "health": _mapping(last.get("health")), "seconds": _mapping(last.get("seconds")),
             "events": [*self._events], "counts": {**self._counts},
         }  # fmt: skip

@@ -301,6 +301,23 @@ def test_an_address_opens_the_same_runs_again(
     assert other.evaluate(theme) == "light" and other.url.endswith("&theme=light")
 
 
+@pytest.mark.parametrize("width", [1200, 390])
+def test_tables_fit_their_cards_and_say_when_replay_was_counted(
+    make_run: Callable[..., Path], open_tab: Callable[..., Any], watching: WatchServer, width: int
+) -> None:
+    path = make_run("clear", 0, name="one", tasks=("a", "b"))
+    seconds = {"inference": 45.0, "copying the observations of all slots": 23.0}
+    processes = {"health": {"evaluator": {"state": "running", "restarts": 0}}, "seconds": {"evaluator": seconds}}
+    counted = {"held": 64, "by_task": {"a": {"unrolls": 64, "median_age_frames": 800}}}
+    add_train_rows(path, range(50, 51), replay=counted, extra=processes)
+    add_train_rows(path, range(90, 91), replay={"held": 3008}, extra=processes)
+    page = open_tab(watching.url, width=width).page
+    wait_for(lambda: page.locator("canvas").count() > 2)
+    assert card(page, "in replay").locator("p").all_inner_texts()[1:] == ["by task, counted at frame 5000"]
+    sides = card(page, "processes").locator(".scroll").evaluate("(node) => [node.scrollWidth, node.clientWidth]")
+    assert sides[0] <= sides[1], "nothing is cut off"
+
+
 def test_the_ribbon_says_and_shows_where_the_run_is(
     make_run: Callable[..., Path], open_tab: Callable[..., Any], watching: WatchServer
 ) -> None:

@@ -89,7 +89,7 @@ def test_what_replay_holds_of_each_task_is_shown_until_a_row_says_otherwise() ->
     held = {"breakout": {"unrolls": 3, "median_age_frames": 10}}
     series.update({**a_train_row(1), "replay": {"held": 3, "by_task": held}})
     series.update({**a_train_row(2), "replay": {"held": 4}})
-    assert series.to_json()["replay"] == {"held": 4, "by_task": held}
+    assert series.to_json()["replay"] == {"held": 4, "by_task": held, "by_task_frames": 100}
 
 
 def test_of_very_many_segments_those_around_now_are_sent() -> None:

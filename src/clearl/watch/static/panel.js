@@ -56,7 +56,7 @@ function makePanel(id) {
     returns: new Chart("return of every task (thick while it is trained)", { wide: true, sync: id, buttons: [scaleButton()] }),
     success: new Chart("success rate of every task", { wide: true, sync: id }),
     matrix: element("section", { class: "card wide" }), memory: element("section", { class: "card" }),
-    health: element("section", { class: "card" }), events: element("section", { class: "card" }), video: element("section", { class: "card" }),
+    health: element("section", { class: "card processes" }), events: element("section", { class: "card" }), video: element("section", { class: "card" }),
     config: element("pre"), charts: new Map(), groups: GROUPS.map(([name]) => makeGroup(name)), videoStamp: null, heard: null,
   };
   const savePlan = saveButton(() => figure("plan", parts.ribbon, parts.returns.named));
@@ -278,10 +278,10 @@ function drawMemory(node, run) {
   const byTask = run.replay.by_task ?? null;
   node.hidden = !run.replay.held;
   const rows = byTask ? Object.entries(byTask).map(([task, entry]) => [task, shortNumber(entry.unrolls ?? entry), entry.median_age_frames === undefined ? "–" : shortNumber(entry.median_age_frames)]) : [];
-  const table = rows.length ? simpleTable(["task", "unrolls", "median age, frames"], rows) : null;
+  const table = rows.length ? [element("p", { class: "soft", text: `by task, counted at frame ${shortNumber(run.replay.by_task_frames)}` }), simpleTable(["task", "unrolls", "median age, frames"], rows)] : [];
   const damaged = run.replay.quarantined ? `, ${shortNumber(run.replay.quarantined)} damaged and left out` : "";
   node.replaceChildren(element("h3", { text: "in replay" }),
-    element("p", { class: "soft", text: `${shortNumber(run.replay.held)} unrolls, ${shortNumber(run.replay.bytes)}B${damaged}` }), table ?? "");
+    element("p", { class: "soft", text: `${shortNumber(run.replay.held)} unrolls, ${shortNumber(run.replay.bytes)}B${damaged}` }), ...table);
 }
 
 function drawHealth(node, run) {
