@@ -32,7 +32,7 @@ from clearl.methods import make_method
 from clearl.methods.method import Method, method_meta
 from clearl.nets.network import as_module
 from clearl.plugins import import_plugins, named_modules
-from clearl.records.collapse import CollapseWatch
+from clearl.records.collapse import LEAST_ENTROPY, CollapseWatch
 from clearl.records.mirrors import check_mirrors
 from clearl.records.parts import rows_nbytes
 from clearl.records.reader import scan_rows
@@ -53,7 +53,7 @@ from clearl.records.table import MetricsTable
 from clearl.runtimes import RUNTIMES
 from clearl.runtimes.host import StopFlag, check_autocast, stop_on_signals
 from clearl.runtimes.runtime import RunSpec
-from clearl.spaces import spec_from_json, spec_to_json
+from clearl.spaces import ActionSpec, spec_from_json, spec_to_json
 from clearl.storage.checkpoints import CheckpointStore, fitting
 from clearl.storage.files import storage_errors
 from clearl.tasks.makers import check_reachable, named_tasks
@@ -164,6 +164,7 @@ def agent_of_run(path: Path, *, trust: bool = False) -> Agent:
         raise RunDirectoryError(f"{path} holds one agent for each task; say which with task=, or load one of: {listed}")
     saved = saved_checkpoints(run_dir).newest()
     if saved is None:
+        _check_checkpoints(run_dir)
         raise RunDirectoryError(f"{path} holds no checkpoint yet; let the run go on, or stop it with Ctrl-C")
     if trust:
         import_plugins(named_modules(parse_yaml(run_dir.config_text, "config.yaml")))
@@ -205,7 +206,7 @@ def _run_plan(config: RunConfig, plan: Plan, out: Path, suite: Suite, stop: Stop
         run_dir.set_status("running")
         try:
             with ExitStack() as stack:
-                watchers = [*options.listeners, _collapse_watch(config), _tell_of_damage]
+                watchers = [*options.listeners, _collapse_watch(config, suite.spec.action), _tell_of_damage]
                 if options.console:
                     watchers.append(_open_console(config, plan, run_dir, stack))
                 spec = RunSpec(config, plan, out, open_context, FACTORY_ENTRY, factory, stop, watchers)
@@ -226,16 +227,18 @@ def _run_plan(config: RunConfig, plan: Plan, out: Path, suite: Suite, stop: Stop
     return RunResult(out, status)
 
 
-def _collapse_watch(config: RunConfig) -> Callable[[Row], None]:
+def _collapse_watch(config: RunConfig, action: ActionSpec) -> Callable[[Row], None]:
     """Return a listener that warns once of a collapsed policy and never stops training."""
-    watch = CollapseWatch(config.unroll_steps * config.batch_unrolls)
+    watch = CollapseWatch(
+        config.unroll_steps * config.batch_unrolls, least_entropy=None if action.bounded else LEAST_ENTROPY
+    )
     return partial(Shield("the watch for collapse").call, watch.update)
 
 
 def _tell_of_damage(row: Row) -> None:
     """Say which checkpoints a resume passed over."""
     if row["kind"] == "fault" and row["worker"] == "checkpoint":
-        Shield("the note on damaged checkpoints").call(sys.stderr.write, f"clearl: {row['problem']}\n")
+        Shield("the note on damaged checkpoints").call(partial(print, f"clearl: {row['problem']}", file=sys.stderr))
 
 
 def _open_console(config: RunConfig, plan: Plan, run_dir: RunDir, stack: ExitStack) -> Callable[[Row], None]:

@@ -84,6 +84,13 @@ def test_every_other_verb_names_a_damaged_newest_checkpoint_too(
     assert capsys.readouterr().err.count(f"clearl: {newest.name} cannot be used") == 1
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_run_without_its_checkpoints_has_lost_them(verb: str, trained: Path, here: Path, capsys) -> None:
+    shutil.rmtree(Path(shutil.copytree(trained, here / "run")) / "checkpoints")
+    assert main([verb, "run", *VERBS[verb]]) == 2
+    assert "has lost its checkpoints" in capsys.readouterr().err
+
+
 def test_python_warns_of_a_damaged_newest_checkpoint(stopped: Path, here: Path) -> None:
     newest = _with_damaged_newest(stopped, here)
     with pytest.warns(UserWarning, match=f"{newest.name} cannot be used"):

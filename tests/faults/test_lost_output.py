@@ -62,6 +62,12 @@ def test_a_terminal_without_unicode_shows_the_view_and_the_report(tmp_path: Path
     assert "breakout" in done.stdout
 
 
+def test_a_run_started_without_standard_files_trains_to_its_end(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "clearl", *RUN[:5], *RUN[7:], "--out", str(tmp_path / "run")]
+    done = subprocess.run(["sh", "-c", '"$@" <&- >&- 2>&-', "sh", *command], timeout=60)
+    assert (done.returncode, _status(tmp_path / "run")) == (0, "finished")
+
+
 def test_lost_output_of_a_verb_is_one_line() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(

@@ -35,6 +35,20 @@ def test_each_process_of_a_run_builds_its_network_once(runtime, processes, tmp_p
     assert counts[str(os.getpid())] == 1
 
 
+@pytest.mark.parametrize(("suite", "warned"), [("gym:CartPole-v1", True), ("gym:Pendulum-v1", False)])
+def test_entropy_near_zero_is_a_collapse_of_choices_only(
+    suite: str, warned: bool, tmp_path, monkeypatch, capsys
+) -> None:
+    """The entropy of real numbers is a differential one, which a healthy policy takes below zero."""
+    monkeypatch.setattr("clearl.records.collapse._entropy", lambda row, batch_steps: -0.5)
+    run(
+        small_config(suite=suite, tasks=(), cycles=1, frames_per_visit=300, record_every_updates=1),
+        tmp_path / "run",
+        console=False,
+    )
+    assert ("the policy is deterministic" in capsys.readouterr().err) == warned
+
+
 def test_a_run_records_the_bytes_that_its_method_holds(tmp_path) -> None:
     """EWC holds a parameter and a Fisher value for each parameter of each task that it has left."""
     result = run(small_config(method="ewc", cycles=1, fisher_batches=2, lstm=False), tmp_path / "run", console=False)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from clearl.records.schema import Row
 
 LEAST_ENTROPY = 1e-3
-"""Entropy in nats per step below which a policy no longer explores; uniform over two actions has 0.69."""
+"""Entropy in nats per step below which a policy over choices no longer explores; uniform over two has 0.69."""
 LARGEST_GRAD_NORM = 1e6
 """Gradient norm, before clipping, above which training counts as collapsed; healthy runs stay below a few thousand."""
 ROWS = 5
@@ -16,10 +16,16 @@ ROWS = 5
 
 
 class CollapseWatch:
-    """Reads the rows of a run and warns once if its policy has collapsed."""
+    """Reads the rows of a run and warns once if its policy has collapsed.
 
-    def __init__(self, batch_steps: int, say: Callable[[str], object] = sys.stderr.write) -> None:
-        self._batch_steps, self._say = batch_steps, say
+    `least_entropy` is None for actions with real numbers: their differential entropy may be zero or negative.
+    """
+
+    def __init__(
+        self, batch_steps: int, say: Callable[[str], object] | None = None, *,
+        least_entropy: float | None = LEAST_ENTROPY,
+    ) -> None:  # fmt: skip
+        self._batch_steps, self._say, self._least_entropy = batch_steps, say or _on_stderr, least_entropy
         self._rows = 0
         self.said = False
 
@@ -33,15 +39,20 @@ class CollapseWatch:
             self.said = True
             self._say(
                 f"clearl: at frame {int(row['frames']):,} {' and '.join(signs)}: the policy may have collapsed. Try a "
-                "lower --learning-rate or --grad-norm-clip, a higher --entropy-weight, or --reward-clip unit\n"
+                "lower --learning-rate or --grad-norm-clip, a higher --entropy-weight, or --reward-clip unit"
             )
 
     def _signs(self, row: Row) -> Iterator[str]:
         entropy, norm = _entropy(row, self._batch_steps), row.get("grad_norm")
-        if entropy is not None and entropy < LEAST_ENTROPY:
+        if self._least_entropy is not None and entropy is not None and entropy < self._least_entropy:
             yield f"the policy is deterministic (entropy {entropy:.1g})"
         if norm is not None and norm > LARGEST_GRAD_NORM:
             yield f"gradients reach {norm:.1g}"
+
+
+def _on_stderr(line: str) -> None:
+    if sys.stderr is not None:  # closed with 2>&-
+        sys.stderr.write(f"{line}\n")
 
 
 def _entropy(row: Row, batch_steps: int) -> float | None:

@@ -37,3 +37,14 @@ def test_what_is_diagnosed_goes_before_the_loss():
     for frames in range(20):
         watch.update({**_row(frames, entropy=0.0), "diagnostics": {"new": {"entropy": 0.4}}})
     assert told == []
+
+
+def test_real_numbers_have_no_least_entropy():
+    told: list[str] = []
+    watch = CollapseWatch(100, told.append, least_entropy=None)
+    for frames in range(20):
+        watch.update({**_row(frames, entropy=0.0), "diagnostics": {"new": {"entropy": -1.5}}})
+    assert told == []
+    for frames in range(20):
+        watch.update(_row(frames, grad_norm=1e8))
+    assert len(told) == 1
