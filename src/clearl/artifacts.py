@@ -152,7 +152,7 @@ def export_agent(
 
 @contextmanager
 def _complete_or_as_before(out: Path) -> Iterator[Path]:
-    """Lend a directory whose files move to `out` at the end; after an error `out` is as it was, absent or empty."""
+    """Provide a directory whose files move to `out` at the end; after an error `out` is unchanged, absent or empty."""
     with claimed_directory(out), TemporaryDirectory(prefix=".making-", dir=out) as making:
         yield Path(making)
         for file in Path(making).iterdir():

@@ -72,12 +72,12 @@ class Agent:
     ) -> Any:
         """Choose the action for an observation, as the environment takes it, or one for each of a batch.
 
-        It is sampled, or the likeliest if `deterministic`. `task` names what the agent was trained on, and with it the
-        actions that exist there; it may be left out where there was one task only. `mask` is what the state allows of
-        them, as the environment gives it in `info["action_mask"]`, or a row for each observation of a batch.
-        `reward` is what the last action brought (used by networks with a memory). `first` marks the environments of a
-        batch whose episode begins with this observation. Images have the axes that the environment has; `channels` (0
-        or 2) is the axis of the channels in an image that has others, or of an agent that does not know.
+        The action is sampled, or the likeliest one if `deterministic`. `task` names a task that the agent was trained
+        on, and so the actions that exist there; it may be left out if there was only one. `mask` says which of them
+        the state allows, as the environment gives it in `info["action_mask"]`, or a row for each observation of a
+        batch. `reward` is the reward of the last action (used by networks with an LSTM). `first` marks the environments
+        of a batch whose episode begins with this observation. Images have the same axes as in the environment;
+        otherwise, or if the agent does not know them, `channels` (0 or 2) is the axis of the channels.
         """
         about = self._about(task)
         frames, batched = self._frames(about, observation, channels)

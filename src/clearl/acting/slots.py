@@ -129,7 +129,7 @@ class SlotEnvironments:
         return Group(task, np.array([slot]), change(single, task)), 0
 
     def _release(self, groups: Sequence[Group], tasks: Sequence[str]) -> None:
-        """Keep the environments of slots that leave for another task, where each can be restarted alone."""
+        """Keep the environments of slots that change to another task, if each can be restarted alone."""
         for group in groups:
             leaving = [i for i, slot in enumerate(group.slots) if tasks[slot] != group.task]
             if len(leaving) == len(group.slots) and self._is_whole(group.task, group.envs):

@@ -38,7 +38,7 @@ def accept_any_terminal() -> None:
 
 
 def tell(line: str) -> None:
-    """Print the last line of a verb that has done its work; a failure to print it is no failure of the verb."""
+    """Print the last line of a verb that has done its work; a failure to print does not make the verb fail."""
     try:
         print(line, flush=True)
     except OSError:

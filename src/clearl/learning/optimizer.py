@@ -45,9 +45,8 @@ class Optimizer(ABC):
     def reset(self, param: torch.Tensor, index: Any = None) -> None:
         """Reset the state of a parameter, or of `param[index]` only, to what it is before the first step.
 
-        For code that gives a parameter new values: moments of the old ones would drive the new ones for a
-        while. `index`
-        may be whatever indexes a tensor, e.g. `3` or a list of rows for units, `(slice(None), columns)` for inputs.
+        For code that gives a parameter new values: moments of the old ones would drive the new ones for a while.
+        `index` is anything that indexes a tensor: `3` or a list of rows for units, `(slice(None), columns)` for inputs.
         """
         state = self._state_of(param)
         if index is None:

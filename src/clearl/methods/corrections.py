@@ -109,7 +109,7 @@ class LeakyVtrace(LeakyVtraceSettings):
 
 @dataclass(frozen=True)
 class TrustRegion(TrustRegionSettings):
-    """LASER (Schmitt et al. 2019): V-trace that rejects the steps of states in which pi and mu have parted.
+    """LASER (Schmitt et al. 2019): V-trace that rejects the steps of states in which pi and mu differ too much.
 
     V-trace evaluates the implied policy pi~ = min(rho_bar mu, pi), normalised. A step counts if KL[pi || pi~] of its
     state is below b = `trust_region`; a rejected one is cut from trace, policy gradient and value loss. The criterion

@@ -109,7 +109,7 @@ def _limits(stats: Sequence[Stat], width: float) -> tuple[float, float]:
 
 
 def _reach(bars: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return how far (mean, deviation) of one side reach from zero, and the inches of the longest number there."""
+    """Return the largest distance from zero of (mean, deviation) on one side, and the inches of its longest number."""
     if not bars:
         return 0.0, 0.0
     reach = max(abs(mean) + deviation for mean, deviation in bars)

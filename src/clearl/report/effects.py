@@ -87,7 +87,7 @@ def ratio_to_best(ours: Sample, *others: Sample) -> float:
 
 
 def position_between(middle: Sample, low: Sample, high: Sample) -> float:
-    """Return an arm's position between two others: 0 at the lower, 1 at the upper; tasks weigh alike."""
+    """Return an arm's position between two others: 0 at the lower, 1 at the upper; all tasks have equal weight."""
     scale = high.mean(0)
     if not (scale > 0).all():
         return np.nan

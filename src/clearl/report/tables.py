@@ -257,6 +257,6 @@ def _best(names: Sequence[str], stats: Sequence[Sequence[Stat | None]], which: s
 
 
 def _differ(first: Stat, second: Stat) -> bool:
-    """Return whether Welch's interval of the difference leaves out zero; too few seeds to tell count as different."""
+    """Return whether Welch's interval of the difference excludes zero; True with too few seeds for an interval."""
     effect = over_seeds([first.values, second.values], lambda one, other: float(one.mean() - other.mean()))
     return effect is None or effect.low is None or effect.high is None or effect.low > 0 or effect.high < 0

@@ -74,7 +74,7 @@ class RunContext:
     recorder: Recorder
     checkpoints: CheckpointStore
     saved: Saved | None
-    """The checkpoint that the run goes on from; its rows were cut to it, so it is looked for once only."""
+    """The checkpoint that the run resumes from. Rows were cut back to it, so it is determined only once."""
     run_dir: Path
     stop: StopFlag
 
@@ -86,7 +86,7 @@ class RunContext:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One network's whole training as requested; without `factory` and `listeners` it can be sent elsewhere."""
+    """One network's whole training as requested; without `factory` and `listeners` it can go to another machine."""
 
     config: RunConfig
     plan: Plan

@@ -102,7 +102,7 @@ class PolicyGraph(nn.Module):
 
 
 def _alone(network: PolicyNetwork) -> PolicyNetwork:
-    """Return the part of a network that acts: until something is compressed, the active column stands by itself."""
+    """Return the part of a network that acts: until the first compression, the active column alone."""
     if isinstance(network, TwoColumns) and not bool(network.compressed) and not bool(network.connected):
         return network.active
     return network

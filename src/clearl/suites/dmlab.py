@@ -114,7 +114,7 @@ class LabEnv:
         return self._see(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Step. The end of a level terminates, also by its clock, as in IMPALA: Lab does not tell which it was."""
+        """Step. An end of a level terminates, even by its time limit (as in IMPALA): Lab does not tell which it was."""
         reward = self._lab.step(ACTIONS[action], num_steps=self._repeat)
         if not self._lab.is_running():
             return self._last, reward, True, False, {}
@@ -144,7 +144,7 @@ class LevelCache:
         return True
 
     def write(self, key: str, pk3_path: str) -> None:
-        """Keep a level that Lab has compiled. Renamed into place: another worker never sees half of it."""
+        """Keep a level that Lab has compiled. It is renamed into place, so that no worker sees a part of it."""
         target = self._path(key)
         if target.exists():
             return

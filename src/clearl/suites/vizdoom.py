@@ -116,7 +116,7 @@ class DoomGame:
         self._tics = 0
 
     def start(self) -> None:
-        """Start the game's process; it leaves an empty folder in the working directory, which is taken away again."""
+        """Start the game's process; remove the empty folder that it creates in the working directory."""
         litter = Path("_vizdoom")
         had_it = litter.exists()
         self._game.init()

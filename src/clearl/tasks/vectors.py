@@ -23,7 +23,7 @@ def env_threads() -> int:
 
 
 def allow_env_threads(count: int) -> None:
-    """Let vectors that are made from now on use `count` threads: all cores if no other process acts."""
+    """Set the threads of vectors that are made from now on: all cores if no other process acts."""
     global _threads
     _threads = max(1, count)
 
