@@ -68,6 +68,8 @@ def _state_masks(about: AgentTask | None, mask: Any, count: int, spec: TaskSpec)
     if len(rows) not in (1, count):
         raise ConfigError(f"{len(rows)} masks do not fit {count} observations; give one for each")
     if of_spec:
+        if not np.isin(rows, (0, 1)).all():  # logits, for example
+            raise ConfigError("the mask holds other numbers than 0 and 1; give 1 for what the state allows")
         return np.array(rows, bool)
     if about is None or about.actions is None:
         raise ConfigError(f"a mask of shape {np.shape(mask)} does not fit {size} actions; name the task with task=...")

@@ -95,6 +95,8 @@ def test_a_mask_is_taken_as_the_environment_gives_it() -> None:
         (np.ones((3, 2)), "3 masks do not fit 1 observations"),
         ([[1, 0], [1]], "a mask is an array of flags"),
         (np.arange(6) > 1, "allows no action at all"),  # none that the task has
+        ([0, -np.inf, 0, 0, 0, 0], "the mask holds other numbers than 0 and 1"),
+        ([0, -np.inf], "action_mask holds other numbers than 0 and 1"),
     ],
     ids=str,
 )
