@@ -303,11 +303,10 @@ def _reopened(config: RunConfig, out: Path, arm: str | None) -> RunDir:
             f"or --overwrite to start anew; clearl resume {shlex.quote(str(out))} goes on with its own"
         )
     _check_checkpoints(run_dir)
-    if run_dir.status != "finished":
-        if changes:
-            run_dir.change_config(to_yaml(config))
-        if arm is not None and arm != run_dir.meta.get("arm"):
-            run_dir.update_meta(arm=arm)
+    if changes and run_dir.status != "finished":
+        run_dir.change_config(to_yaml(config))
+    if arm is not None and arm != run_dir.meta.get("arm"):
+        run_dir.update_meta(arm=arm)
     return run_dir
 
 

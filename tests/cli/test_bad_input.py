@@ -64,7 +64,7 @@ TABLE: list[tuple[list[str], str]] = [
     ([*RUN, "--from", "gone"], "gone holds no run"),
     ([*RUN, "--extend", "gone"], "give either --from RUN with --out for the copy that goes on, or --extend RUN alone"),
     (["eval"], "eval needs RUN"),
-    (["eval", "gone"], "gone holds no run"),
+    (["eval", "gone"], "gone holds no run: there is nothing of this name"),
     (["video", "gone", "--out", "x.avi"], "out must end in .gif or .mp4"),
     (["export", "gone"], "export needs --out"),
     (["export", "gone", "--out", "x"], "gone holds no run"),

@@ -50,6 +50,16 @@ def test_what_does_not_touch_learning_may_change_and_stays_changed(broken: Path,
     assert changed.meta["arm"] == "a new name"
 
 
+def test_a_finished_run_takes_another_name_for_reports(broken: Path, tmp_path: Path, capsys) -> None:
+    assert main(["resume", str(broken), "--quiet"]) == 0
+    recorded = rows(broken)
+    assert main(["resume", str(broken), "--quiet", "--arm", "a new name"]) == 0
+    assert "finished already" in capsys.readouterr().out
+    assert RunDir.open(broken).meta["arm"] == "a new name" and rows(broken) == recorded
+    assert main(["report", str(broken), "--out", str(tmp_path / "report")]) == 0
+    assert "a new name" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("flag", "value", "name"),
     [("--learning-rate", "0.1", "learning_rate"), ("--slots", "5", "slots"), ("--seed", "9", "seed")],

@@ -65,7 +65,8 @@ class RunDir:
         """Return the run that `path` holds, with its config and meta data checked."""
         path = Path(path)
         if not holds_run(path):
-            raise RunDirectoryError(f"{path} holds no run: there is no {META_FILE} in it")
+            found = f"there is no {META_FILE} in it" if path.exists() else "there is nothing of this name"
+            raise RunDirectoryError(f"{path} holds no run: {found}")
         run = cls(path)
         _ = run.config_text
         return run
