@@ -223,7 +223,7 @@ def assert_charts_and_tables(page: Any, out: Path) -> None:
     busy = dict(trained[-1]["seconds"]["learner"], learner=0.0)
     most = max(busy, key=lambda part: busy[part])
     (told,) = [row[3] for row in processes if row[0] == "learner"]
-    assert told.startswith(f"{most} {round(100 * busy[most] / sum(busy.values()))} %")
+    assert told.startswith(f"{most} {round(100 * busy[most] / sum(busy.values()))}\N{NO-BREAK SPACE}%")
     (fault,), (restart,) = rows(out, "fault"), rows(out, "restart")
     assert card(page, "faults, restarts and resumes").locator("li").all_inner_texts() == [
         f"frame {short(page, restart['frames'])}: worker-0 works again",
@@ -316,6 +316,7 @@ def test_tables_fit_their_cards_and_say_when_replay_was_counted(
     assert card(page, "in replay").locator("p").all_inner_texts()[1:] == ["by task, counted at frame 5000"]
     sides = card(page, "processes").locator(".scroll").evaluate("(node) => [node.scrollWidth, node.clientWidth]")
     assert sides[0] <= sides[1], "nothing is cut off"
+    assert "66\N{NO-BREAK SPACE}%" in table(card(page, "processes"))[0][3], "a number stays on the line of its unit"
 
 
 def test_the_ribbon_says_and_shows_where_the_run_is(

@@ -296,7 +296,7 @@ function drawHealth(node, run) {
 function busyText(seconds) {
   const parts = Object.entries(seconds ?? {}).filter(([part, spent]) => part !== "learner" && spent > 0); /* "learner" is the sum of others */
   const total = parts.reduce((sum, [, spent]) => sum + spent, 0);
-  return parts.sort((one, other) => other[1] - one[1]).slice(0, 2).map(([part, spent]) => `${part} ${Math.round(100 * spent / total)} %`).join(", ") || "–";
+  return parts.sort((one, other) => other[1] - one[1]).slice(0, 2).map(([part, spent]) => `${part} ${Math.round(100 * spent / total)}\u00a0%`).join(", ") || "–";
 }
 
 function drawEvents(node, run) {
