@@ -409,6 +409,27 @@ def test_functions_that_make_environments_come_next(tmp_path: Path) -> None:
         result.extend(tasks={"rain": lambda: make_ice(length=2.0)}, runtime="local")
 
 
+@pytest.mark.parametrize("in_place", [True, False])
+def test_functions_of_the_past_are_evaluated_by_workers_too(in_place: bool, tmp_path: Path) -> None:
+    """Their settings stay: processes that never saw the first call import all functions."""
+    vectors: dict[str, Any] = {"slots": 4, "batch_unrolls": 4, "unroll_steps": 5, "frames_per_visit": 200}
+    result = clearl.run(tasks={"ice": make_ice, "snow": make_ice}, out=tmp_path / "a", cycles=1, workers=1, **vectors)
+    tasks: dict[str, Any] = {"thaw": make_thaw, "snow": make_thaw}
+    if in_place:
+        result = result.extend(tasks=tasks)
+    else:
+        result = clearl.run(resume_from=tmp_path / "a", tasks=tasks, out=tmp_path / "b")
+    evaluated = {row["task"] for row in rows(result.path, "eval") if row["frames"] == 800}
+    assert result.status == "finished" and evaluated == {"ice", "snow", "thaw"}
+    made = from_yaml((result.path / "config.yaml").read_text(), "").environments
+    assert made == tuple(f"{task}={__name__}:make_{kind}" for task, kind in
+                         (("ice", "ice"), ("snow", "thaw"), ("thaw", "thaw")))  # fmt: skip
+
+
+def make_thaw() -> gymnasium.Env:
+    return make_ice(length=1.0)
+
+
 def make_ice(length: float = 0.5) -> gymnasium.Env:
     world = gymnasium.make("CartPole-v1")
     world.unwrapped.length = length  # pyright: ignore[reportAttributeAccessIssue]

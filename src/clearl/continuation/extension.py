@@ -31,6 +31,7 @@ from clearl.spaces import spec_from_json, spec_to_json
 from clearl.storage.checkpoints import Saved
 from clearl.storage.files import storage_errors
 from clearl.suites import make_suite
+from clearl.tasks.makers import with_makers
 from clearl.tasks.plan import Plan, Segment, plan_from_json
 from clearl.tasks.suite import Suite
 from clearl.wiring import ReplaySize, RunFactory, method_plans, resumable_checkpoints, saved_checkpoints
@@ -233,6 +234,7 @@ def _next_config(before: RunConfig, flags: dict[str, Any]) -> tuple[RunConfig, t
         if name in flags and flags[name] != getattr(before, name):
             raise ConfigError(f"{name} is {getattr(before, name)!r} in this run and cannot change: {why}")
     changed = {**with_alternatives_unset(flags), "suite": joined, "tasks": tasks}
+    changed["environments"] = with_makers(before.environments, flags.get("environments", ()))
     return replace(before, **changed), next_tasks
 
 

@@ -53,6 +53,11 @@ def name_makers(tasks: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, st
     return tuple(entries), problems
 
 
+def with_makers(environments: Iterable[str], further: Iterable[str]) -> tuple[str, ...]:
+    """Return the setting `environments` with further tasks; one of the same name is replaced."""
+    return tuple({entry.partition("=")[0]: entry for entry in (*environments, *further)}.values())
+
+
 def use_makers(environments: Iterable[str]) -> None:
     """Register the tasks of the setting `environments` in this process."""
     for listed in environments:
