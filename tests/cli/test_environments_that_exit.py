@@ -20,6 +20,7 @@ def act(call):
     where, _, deed = os.environ.get("DEED", "").partition(":")
     if where == call:
         {"exits": lambda: sys.exit(0), "leaves": lambda: os._exit(0), "pipe": broken_pipe, "starts": start_game,
+         "closes stdout": sys.stdout.close,
          "starts and dies": lambda: (start_game(), os.kill(os.getpid(), signal.SIGKILL))}[deed]()
 
 def start_game():
@@ -147,6 +148,15 @@ def test_what_close_does_is_said_and_changes_nothing(deed: str, trained: Path, t
         assert "finished" in done.stdout or "1.00 +- 0.00" in done.stdout
     checked = clearl(trained, command("check", trained), deed)
     assert checked.returncode == 1 and raised in checked.stdout, checked
+
+
+def test_an_environment_that_closes_stdout_ends_no_training_and_is_told(trained: Path, tmp_path: Path) -> None:
+    done = run(tmp_path, "Moody-v0", "make:closes stdout")
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+    assert '"finished"' in (tmp_path / "run" / "meta.json").read_text()
+    done = clearl(trained, command("eval", trained), "reset:closes stdout")
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    assert done.stderr.endswith("clearl: the output is closed; an environment must not close sys.stdout\n")
 
 
 @pytest.mark.parametrize("env", ["Exits-v0", "ExitsLater-v0", "Leaves-v0", "LeavesLater-v0"])

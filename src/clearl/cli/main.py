@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     accept_any_terminal()
     try:
         code = _dispatch(arguments)
-        if sys.stdout is not None:  # closed with >&-
+        if sys.stdout is not None and not sys.stdout.closed:  # None: closed with >&-
             sys.stdout.flush()
         return code
     except ClearlError as error:
@@ -80,6 +80,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("clearl: stopped", file=sys.stderr)
         return INTERRUPTED
+    except ValueError:
+        if os.environ.get("CLEARL_DEBUG") or sys.stdout is None or not sys.stdout.closed:
+            raise
+        print("clearl: the output is closed; an environment must not close sys.stdout", file=sys.stderr)
+        return 1
     except OSError as error:
         if isinstance(error, BrokenPipeError) and reader_is_gone():
             silence()  # `clearl list | head`: the reader has what it wants

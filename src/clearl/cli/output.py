@@ -41,7 +41,7 @@ def tell(line: str) -> None:
     """Print the last line of a verb that has done its work; a failure to print does not make the verb fail."""
     try:
         print(line, flush=True)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: an environment has closed stdout
         silence()
 
 
