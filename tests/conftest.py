@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from clearl.records import MetricsWriter, RunDir, eval_row, segment_row, train_row
 
@@ -33,6 +34,14 @@ def no_process_outlives_its_test() -> Iterator[None]:
     for child in multiprocessing.active_children():
         child.kill()
         child.join()
+
+
+@pytest.fixture(autouse=True)
+def same_threads() -> Iterator[None]:
+    """Keep the number of torch's threads: a process that is forked from one with several waits for them for ever."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
 
 
 Returns = Callable[[str, float], float]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from interrupted import end_at_call
 from two_tasks import SMALL, files
 
@@ -146,6 +147,7 @@ def killed_at(path: Path, moment: int) -> bool:
     """Forget in a process that SIGKILL ends at its n-th call that changes a file; return whether it came to that."""
     child = os.fork()
     if child == 0:
+        torch.set_num_threads(1)  # further ones are not forked along
         changes = ("replace", "rename", "unlink", "fsync", "ftruncate", "rmdir")
         end_at_call(changes, moment, lambda: os.kill(os.getpid(), signal.SIGKILL))
         try:

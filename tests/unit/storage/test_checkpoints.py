@@ -287,6 +287,7 @@ def test_a_save_that_is_killed_anywhere_leaves_a_good_checkpoint(store: Checkpoi
         calls += 1
         pid = os.fork()
         if pid == 0:
+            torch.set_num_threads(1)  # further ones are not forked along
             die_after(calls)
             CheckpointStore(store.path).save(tree(3))
             os._exit(0)
