@@ -223,7 +223,8 @@ def assert_charts_and_tables(page: Any, out: Path) -> None:
     busy = dict(trained[-1]["seconds"]["learner"], learner=0.0)
     most = max(busy, key=lambda part: busy[part])
     (told,) = [row[3] for row in processes if row[0] == "learner"]
-    assert told.startswith(f"{most} {round(100 * busy[most] / sum(busy.values()))}\N{NO-BREAK SPACE}%")
+    percent = math.floor(100 * busy[most] / sum(busy.values()) + 0.5)  # half up, as browsers round
+    assert told.startswith(f"{most} {percent}\N{NO-BREAK SPACE}%")
     (fault,), (restart,) = rows(out, "fault"), rows(out, "restart")
     assert card(page, "faults, restarts and resumes").locator("li").all_inner_texts() == [
         f"frame {short(page, restart['frames'])}: worker-0 works again",
