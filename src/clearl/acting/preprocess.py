@@ -52,9 +52,10 @@ def push_frames(stacked: np.ndarray, newest: np.ndarray, first: np.ndarray) -> n
 
     `newest` [B, C, ...] are the frames of that step, `first` [B] says which of them open an episode.
     """
-    channels, before = newest.shape[1], np.moveaxis(stacked, 1, -1)
+    channels = newest.shape[1]
     if stacked.shape[1] == channels:
         return newest
+    before = np.moveaxis(stacked, 1, -1)
     after: np.ndarray = np.empty(before.shape, before.dtype)
     if _is_word(before, channels):
         _shift(before, newest[:, 0], first, out=after)
@@ -157,10 +158,15 @@ def as_tensor(observation: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(observation[..., None].view(np.uint8))
 
 
-def cleared(action: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """Return actions [..., *action_shape] with 0 where `first` [...]: before an episode there was none."""
-    spread = first.reshape(*first.shape, *[1] * (action.ndim - first.ndim))
-    return np.where(spread, action.dtype.type(0), action)
+def cleared(last: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """Return the last actions or rewards [..., *shape] with 0 where `first` [...]: before an episode there was none.
+
+    A copy takes a fifth of the time of `np.where`, and in most steps no episode begins.
+    """
+    kept = last.copy()
+    if first.any():
+        kept[first] = 0
+    return kept
 
 
 def clip_reward(reward: np.ndarray, kind: str) -> np.ndarray:

@@ -78,12 +78,12 @@ class Stepper:
             self.observation = push(self.observation, frames, first, self._spec)
             self.first = first
             self.last_action = cleared(action, first)
-            self.last_reward = np.where(first, np.float32(0), reward)
+            self.last_reward = cleared(reward, first)
         else:
             self.observation[places] = push(self.observation[places], frames, first, self._spec)
             self.first[places] = first
             self.last_action[places] = cleared(action, first)
-            self.last_reward[places] = np.where(first, np.float32(0), reward)
+            self.last_reward[places] = cleared(reward, first)
 
     def _mask(self, places: Places | None) -> np.ndarray | None:
         """Return the masks of the states, [n, mask_size]; None where they allow all that the tasks have."""

@@ -53,7 +53,9 @@ def environment(config: RunConfig, processes: int) -> Work:
     for task in suite.tasks:
         envs = suite.make(task, num_envs=count, seed=config.seed)
         envs.reset()
-        played.append((envs, _random_actions(suite, task, (config.unroll_steps, count), rng)))
+        played.append(
+            (envs, _random_actions(suite, task, (config.unroll_steps, count), rng, config.action_std_initial))
+        )
 
     def once() -> int:
         for envs, actions in played:
@@ -64,13 +66,18 @@ def environment(config: RunConfig, processes: int) -> Work:
     return Work(once)
 
 
-def _random_actions(suite: Suite, task: str, shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
-    """Draw single choices, or real numbers before squashing."""
+def _random_actions(
+    suite: Suite, task: str, shape: tuple[int, int], rng: np.random.Generator, std: float
+) -> np.ndarray:
+    """Draw single choices, or real numbers before squashing, as the network does before its first update.
+
+    A robot that moves as little as its untrained policy takes a tenth longer to simulate than one that leaps about.
+    """
     action, mask = suite.spec.action, suite.mask(task)
     if action.is_discrete:
         return rng.choice(np.flatnonzero(mask), shape)
     assert not action.choices, "workloads have single choices or real numbers"
-    return rng.standard_normal((*shape, action.reals), np.float32)
+    return rng.standard_normal((*shape, action.reals), np.float32) * np.float32(std)
 
 
 def inference(config: RunConfig, processes: int) -> Work:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from clearl.acting.preprocess import clip_reward, push_frames, stack_frames, stack_indices
+from clearl.acting.preprocess import cleared, clip_reward, push_frames, stack_frames, stack_indices
 
 
 def numbered(*values: int) -> np.ndarray:
@@ -85,3 +85,18 @@ def test_reward_clipping(kind: str, expected: list[float]) -> None:
     clipped = clip_reward(np.array([-7.0, -0.5, 0.5, 10.0], np.float32), kind)
     assert clipped.dtype == np.float32
     np.testing.assert_allclose(clipped, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (1, 2)])
+@pytest.mark.parametrize("began", [(), (1,), (0, 1, 2)])
+def test_nothing_is_carried_into_an_episode_that_begins(shape: tuple[int, ...], began: tuple[int, ...]) -> None:
+    last, first = (
+        np.arange(1.0, 1 + 3 * np.prod(shape, dtype=int), dtype=np.float32).reshape(3, *shape),
+        np.zeros(3, bool),
+    )
+    first[list(began)] = True
+    kept, before = cleared(last, first), last.copy()
+    assert not kept[first].any()
+    np.testing.assert_array_equal(kept[~first], before[~first])
+    last[:] = -1  # it views an unroll that is filled again
+    np.testing.assert_array_equal(kept[~first], before[~first])

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import clearl
 from clearl.bench.measure import measure
 from clearl.bench.stages import StageProcesses
-from clearl.bench.work import learner, noise_batch
+from clearl.bench.work import environment, learner, noise_batch
 from clearl.bench.workloads import workload
 from clearl.errors import WorkerError
 from clearl.spaces import discrete_spec
+from clearl.suites.control import PendulumEnvs
 from clearl.unroll import UnrollLayout
 
 SMALL = {"slots": 4, "batch_unrolls": 4, "unroll_steps": 5, "tasks": ("breakout",), "eval_episodes": 1}
@@ -56,3 +58,11 @@ def test_the_batch_that_a_learner_is_measured_on_is_that_of_its_settings(
 def test_the_method_that_is_measured_built_the_network_that_it_trains() -> None:
     config = workload("minatar", method="l2-init+clear", tasks=("breakout",), slots=4, batch_unrolls=2, unroll_steps=4)
     assert learner(config, 1).once() == 2 * 4, "the initial parameters are those of this network"
+
+
+def test_environments_are_stepped_as_the_untrained_policy_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[np.ndarray] = []
+    monkeypatch.setattr(PendulumEnvs, "step", lambda envs, actions: played.append(actions))
+    config = workload("control", slots=4, batch_unrolls=4, unroll_steps=500, action_std_initial=0.2)
+    environment(config, processes=1).once()
+    assert np.std(played) == pytest.approx(0.2, rel=0.05)
