@@ -103,7 +103,7 @@ class ActionSpec:
 
     @cached_property
     def options(self) -> tuple[slice, ...]:
-        """The places of each choice's options among the flags of a mask, and among the logits of a stored policy."""
+        """The places of each choice's options among the flags of a mask, and among the numbers of a stored policy."""
         ends = (*accumulate(self.choices),)
         return tuple(slice(end - count, end) for count, end in zip(self.choices, ends, strict=True))
 
@@ -137,7 +137,7 @@ class ActionSpec:
 
     @property
     def policy_size(self) -> int:
-        """Numbers of a stored policy: a logit for each option, then means, then log standard deviations."""
+        """Numbers of a stored policy: one for each option, then two for each real number. Heads give them a meaning."""
         return sum(self.choices) + 2 * self.reals
 
 

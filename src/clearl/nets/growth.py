@@ -19,8 +19,6 @@ from torch import Tensor, nn
 
 from clearl.errors import ConfigError
 from clearl.growth import Growth
-from clearl.nets.heads import Head
-from clearl.nets.heads.gaussian import GaussianHead
 from clearl.nets.network import ActorCritic, PolicyNetwork, as_module
 from clearl.nets.records import VECTOR_FEATURES, Encoders, RecordInput
 from clearl.nets.stages import Conv, Dense, Section, Shape
@@ -134,20 +132,12 @@ def column_places(old: ActorCritic, new: ActorCritic, spaces: Growth) -> Named:
         yield from below("torso", _torso(old.torso, new.torso, spaces))
     if spaces.old.action == spaces.new.action:
         return
-    rows = policy_rows(old.head, spaces)
-    yield from (("policy.weight", (rows,)), ("policy.bias", (rows,)))
-    for prefix, head in (("head", old.head), ("head.reals", getattr(old.head, "reals", None))):
-        if isinstance(head, GaussianHead) and head.free_std is not None:
-            yield f"{prefix}.free_std", (np.arange(head.reals),)
+    head = old.head.places_in(spaces)
+    yield from (("policy.weight", (head.raw,)), ("policy.bias", (head.raw,)))
+    yield from below("head", ((name, (places,)) for name, places in head.parameters.items()))
     if old.core is not None and new.core is not None:
         features, whole = old.torso.out_size, new.core.weight_input.shape[1]
-        embedded = features + spaces.mask_places  # an option or a real number each, as in masks
-        yield "core.weight_input", (None, np.concatenate([np.arange(features), embedded, [whole - 1]]))
-
-
-def policy_rows(old: Head, spaces: Growth) -> np.ndarray:
-    """Return the rows of the policy layer: logits, means, then deviations where they come from the network."""
-    return spaces.policy_places[: old.raw_size]
+        yield "core.weight_input", (None, np.concatenate([np.arange(features), features + head.embedding, [whole - 1]]))
 
 
 def _torso(old: nn.Module, new: nn.Module, spaces: Growth) -> Named:

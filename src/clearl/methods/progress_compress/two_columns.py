@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from clearl.errors import ConfigError
 from clearl.growth import Growth
-from clearl.nets.growth import Places, below, column_places, corner_places, policy_rows
+from clearl.nets.growth import Places, below, column_places, corner_places
 from clearl.nets.heads import Head
 from clearl.nets.network import ActorCritic, StepInput, StepOutput, initialise
 from clearl.nets.stages import Dense
@@ -152,7 +152,7 @@ class TwoColumns(nn.Module):
         """Return the places of the parameters of both columns and of the adaptors in a larger network."""
         for column in (ACTIVE, KNOWLEDGE_BASE):
             yield from below(column, column_places(getattr(self, column), getattr(larger, column), spaces))
-        rows = policy_rows(self.head, spaces)
+        rows = self.head.places_in(spaces).raw
         yield from below("policy_adaptor", iter([("lift.weight", (rows,)), ("gate", (rows,))]))
         chains = _torso(self.active).chain, _torso(larger.active).chain
         for index, (before, after) in enumerate(zip(*(chain[:-1] for chain in chains), strict=False)):

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clearl.nets.heads.head import Described
+from clearl.growth import Growth
+from clearl.nets.heads.head import Described, HeadPlaces
 from clearl.spaces import ActionSpec
 
 # Finite, so that 0 * log(0) is 0 and no gradient is NaN; far below any logit, so that the probability is exactly 0.
@@ -109,6 +110,9 @@ class CategoricalHead(nn.Module):
         """Sample actions [B] int64 from the softmax of the logits: the highest sum of logit and noise."""
         scores = policy + noise
         return (scores if mask is None else np.where(mask, scores, np.float32(-np.inf))).argmax(-1)
+
+    def places_in(self, spaces: Growth) -> HeadPlaces:
+        return HeadPlaces(spaces.policy_places, spaces.mask_places)
 
     def initialise(self, layer: nn.Linear, generator: torch.Generator) -> None:
         near_zero(layer, generator)

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from clearl.errors import ConfigError
+from clearl.growth import Growth
 from clearl.nets.heads.categorical import near_zero
-from clearl.nets.heads.head import Described
+from clearl.nets.heads.head import Described, HeadPlaces
 from clearl.spaces import ActionSpec
 
 _HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
@@ -178,6 +179,11 @@ class GaussianHead(nn.Module):
             return mean + np.exp(log_std) * noise
         action = mean + np.exp(log_std) * np.where(there, noise, np.float32(0))
         return np.where(there, action, np.float32(0))
+
+    def places_in(self, spaces: Growth) -> HeadPlaces:
+        """The policy layer gives the means, and the deviations unless they are free."""
+        own = {} if self.free_std is None else {"free_std": np.arange(self.reals)}
+        return HeadPlaces(spaces.policy_places[: self.raw_size], spaces.mask_places, own)
 
     @torch.no_grad()
     def initialise(self, layer: nn.Linear, generator: torch.Generator) -> None:

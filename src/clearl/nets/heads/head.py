@@ -11,11 +11,13 @@ A network's `policy` layer gives `raw_size` numbers a step. `Head.policy` turns 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from torch import Tensor, nn
 
+from clearl.growth import Growth
 from clearl.spaces import ActionSpec
 
 
@@ -61,6 +63,17 @@ class Described(NamedTuple):
     about: str
 
 
+class HeadPlaces(NamedTuple):
+    """The places of a head's parts in a head with more actions."""
+
+    raw: np.ndarray
+    """[raw_size]: of the numbers that the policy layer gives."""
+    embedding: np.ndarray
+    """[embedding_size]."""
+    parameters: Mapping[str, np.ndarray] = {}
+    """Of the entries of the head's own parameters, by name."""
+
+
 class Head(Protocol):
     """Turns a network's outputs into policies, and policies into actions. Implementations are `nn.Module`s."""
 
@@ -100,6 +113,10 @@ class Head(Protocol):
 
         `mask` [B, mask_size] is what the present states allow, where that is less than what the tasks have.
         """
+        ...
+
+    def places_in(self, spaces: Growth) -> HeadPlaces:
+        """Return the places of the head's parts in the head of the larger spaces."""
         ...
 
     def initialise(self, layer: nn.Linear, generator: Any) -> None:

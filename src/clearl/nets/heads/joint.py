@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from clearl.growth import Growth
 from clearl.nets.heads.gaussian import GaussianHead, StdSettings
-from clearl.nets.heads.head import Described, Distribution
+from clearl.nets.heads.head import Described, Distribution, HeadPlaces
 from clearl.nets.heads.multi_categorical import MultiCategoricalHead
 from clearl.spaces import ActionSpec
 
@@ -95,6 +96,10 @@ class JointHead(nn.Module):
         choices = self.choices.choose(policy[:, : self._options], noise[:, : self._options], possible)
         reals = self.reals.choose(policy[:, self._options :], noise[:, self._options :])
         return np.concatenate([choices.astype(np.float32), reals], axis=1)
+
+    def places_in(self, spaces: Growth) -> HeadPlaces:
+        own = {f"reals.{name}": places for name, places in self.reals.places_in(spaces).parameters.items()}
+        return HeadPlaces(spaces.policy_places[: self.raw_size], spaces.mask_places, own)
 
     def initialise(self, layer: nn.Linear, generator: torch.Generator) -> None:
         self.reals.initialise(layer, generator)

@@ -6,8 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from clearl.growth import Growth
 from clearl.nets.heads.categorical import MaskedCategorical, describe_options, near_zero
-from clearl.nets.heads.head import Described
+from clearl.nets.heads.head import Described, HeadPlaces
 from clearl.spaces import ActionSpec
 
 
@@ -90,6 +91,9 @@ class MultiCategoricalHead(nn.Module):
         scores = policy + noise if mask is None else np.where(mask, policy + noise, np.float32(-np.inf))
         padded = np.concatenate([scores, np.full((len(scores), 1), -np.inf, np.float32)], axis=1)
         return padded[:, self._places].argmax(-1)
+
+    def places_in(self, spaces: Growth) -> HeadPlaces:
+        return HeadPlaces(spaces.policy_places, spaces.mask_places)
 
     def initialise(self, layer: nn.Linear, generator: torch.Generator) -> None:
         near_zero(layer, generator)
