@@ -62,6 +62,27 @@ def test_one_file_joins_the_parts_of_a_run() -> None:
     assert [path for path, tree in TREES.items() if parts <= imported_rooms(tree)] == ["wiring.py"]
 
 
+HEADS = "nets/heads/"
+
+
+def names(tree: ast.AST) -> set[str]:
+    """Every name that a file gives to a variable, argument, attribute, function or keyword."""
+    kinds = {ast.Name: "id", ast.Attribute: "attr", ast.arg: "arg", ast.keyword: "arg", ast.FunctionDef: "name"}
+    return {getattr(node, kinds[type(node)]) or "" for node in ast.walk(tree) if type(node) in kinds}
+
+
+@pytest.mark.parametrize("path", [path for path in TREES if not path.startswith(HEADS)])
+def test_only_heads_know_logits_and_nobody_else_a_kind_of_head(path: str) -> None:
+    """So that another kind of policy is another file."""
+    kinds = {kind.name for file, tree in TREES.items() if file.startswith(HEADS) for kind in classes(tree)}
+    public = {"Distribution", "Head", "StdSettings", "Described"}
+    assert {"CategoricalHead", "GaussianHead"} <= kinds and public <= kinds
+    assert names(TREES[path]) & {"logits", *kinds - public} == set()
+    assert "nets.heads." not in " ".join(
+        node.module or "" for node in ast.walk(TREES[path]) if isinstance(node, ast.ImportFrom)
+    )
+
+
 RIDDLES = ("What", "Who", "Whom", "Whose", "Of", "Whether", "How", "Where", "When", "Which", "Why")
 
 

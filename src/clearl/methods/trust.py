@@ -79,7 +79,7 @@ class Trust(Wrapper):
             inputs = features(network, batch)
             if not self._parameters:
                 self._parameters = initial_parameters(inputs)
-            found = logits_of(self._parameters, inputs)
+            found = log_odds_of(self._parameters, inputs)
             trust = trust_of(found["seen"], found["world"], comparable(batch), self.slope)
             trust = torch.where(batch.is_replay, trust, 1.0)
         self._mean_trust = float(trust[batch.is_replay].mean())
@@ -103,13 +103,13 @@ class Trust(Wrapper):
             inputs = features(network, batch)
         parameters = {name: tensor.detach().requires_grad_() for name, tensor in self._parameters.items()}
         with torch.enable_grad():
-            found = logits_of(parameters, inputs)
+            found = log_odds_of(parameters, inputs)
             weights = balanced(batch.is_replay, comparable(batch))
             is_new = (~batch.is_replay).float().expand_as(weights)
             told = (found["seen"], found["done"], found["done"].detach() + found["world"])
             loss = sum(
-                (functional.binary_cross_entropy_with_logits(logits, is_new, reduction="none") * weights).sum()
-                for logits in told
+                (functional.binary_cross_entropy_with_logits(log_odds, is_new, reduction="none") * weights).sum()
+                for log_odds in told
             )
             gradients = torch.autograd.grad(torch.as_tensor(loss), list(parameters.values()))
         self._steps += 1
@@ -172,7 +172,7 @@ def initial_parameters(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return made
 
 
-def logits_of(parameters: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def log_odds_of(parameters: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return s, u and g of every step, [T, B], as "seen", "done" and "world"."""
     hidden = {
         name: torch.relu(each @ parameters[f"{name}/in"] + parameters[f"{name}/bias"]) for name, each in inputs.items()

@@ -15,7 +15,7 @@ from clearl.config import RunConfig
 from clearl.errors import ConfigError
 from clearl.methods import make_method
 from clearl.methods.clear import Clear
-from clearl.methods.trust import Trust, balanced, comparable, features, initial_parameters, logits_of, trust_of
+from clearl.methods.trust import Trust, balanced, comparable, features, initial_parameters, log_odds_of, trust_of
 from clearl.nets.network import ActorCritic, build_network
 from clearl.spaces import ActionSpec, ObservationSpec, PartSpec, TaskSpec, discrete_spec
 from clearl.testing.methods import a_batch, a_learner, train
@@ -95,7 +95,7 @@ def trust_after(updates: int, *, spec: TaskSpec = BOX, **world: Any) -> torch.Te
     for update in range(updates):
         method._train(network, made(update))
     batch = made(10_000)
-    found = logits_of(method._parameters, features(network, batch))
+    found = log_odds_of(method._parameters, features(network, batch))
     trust = trust_of(found["seen"], found["world"], comparable(batch), method.slope)
     return trust[batch.is_replay]
 
