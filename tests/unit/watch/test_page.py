@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 from run_processes import children
@@ -483,7 +485,7 @@ def test_lines_of_one_colour_differ_in_legend_and_figure(
     legend = page.locator(".card.wide .legend").first.locator("span")
     wait_for(lambda: legend.count() == 12)
     swatches = legend.evaluate_all("(all) => all.map((node) => node.style.getPropertyValue('--swatch'))")
-    assert swatches[0] == "#0072b2" and swatches[10].startswith(
+    assert swatches[0] == "#0072b2" and swatches[8].startswith(
         "repeating-linear-gradient(90deg, #0072b2 0px 8px, trans"
     )
     assert len(set(swatches)) == 12
@@ -497,6 +499,35 @@ def test_lines_of_one_colour_differ_in_legend_and_figure(
     height, whole, dashed = page.evaluate(saved)
     assert height == 28 + 2 * 18 + 10, "long names stand in rows of their own"
     assert (whole, dashed) == (22, 16)
+
+
+# Machado et al. 2009: what is seen with no red, green or blue cones, in linear sRGB.
+SEEN = {
+    "all cones": np.eye(3),
+    "no red": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "no green": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "no blue": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+XYZ = [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+
+
+def lightness_and_hue(colour: str, seen: Any) -> np.ndarray:
+    """A colour as it is seen, in CIELAB."""
+    parts = np.frombuffer(bytes.fromhex(colour[1:]), np.uint8) / 255
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    x, y, z = np.cbrt(np.asarray(XYZ) @ np.clip(np.asarray(seen) @ linear, 0, 1) / [0.95047, 1, 1.08883])
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("seen", SEEN)
+def test_the_colour_blind_tell_all_colours_apart(seen: str) -> None:
+    code = (ROOT / "src/clearl/watch/static/charts.js").read_text(encoding="utf-8")
+    for name in ("PALETTE", "DARK_PALETTE"):
+        (line,) = re.findall(rf"const {name} = \[(.*)\];", code)
+        labs = [lightness_and_hue(colour, SEEN[seen]) for colour in re.findall(r"#\w{6}", line)]
+        assert len(labs) == 8
+        closest = min(float(np.linalg.norm(one - other)) for one, other in itertools.combinations(labs, 2))
+        assert closest > 12, f"{name}: a difference of 2.3 is just noticeable, side by side"
 
 
 def test_each_task_can_be_drawn_on_its_own_scale(

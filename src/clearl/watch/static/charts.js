@@ -1,9 +1,10 @@
 "use strict";
 /* Drawing: curves by uPlot, the plan as a ribbon, the matrix as a table. Knows nothing of the server. */
 
-/* Okabe and Ito's colours and four more, told apart by the colour-blind; lighter ones of the same hues on a dark page. */
-const PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#882255", "#999933", "#7a6ad8", "#8a8f98"];
-const DARK_PALETTE = ["#4ba3e3", "#f07f45", "#2fbf92", "#e39bc4", "#f0b93a", "#98d6fa", "#cf6a98", "#bdbd5a", "#a79bf0", "#a8adb8"];
+/* Okabe and Ito's colours and two more, told apart by the colour-blind; lighter ones of the same hues on a dark page. More
+   tasks than colours differ by their dashes. */
+const PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#882255", "#999933"];
+const DARK_PALETTE = ["#4ba3e3", "#f07f45", "#2fbf92", "#e39bc4", "#f0b93a", "#98d6fa", "#cf6a98", "#e8e88c"];
 const DASHES = [[], [8, 4], [2, 3], [8, 3, 2, 3]];
 
 const palette = () => document.documentElement.dataset.theme === "dark" ? DARK_PALETTE : PALETTE;
