@@ -18,7 +18,7 @@ from clearl.testing.suites import RandomPlayer
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "suites" / "pictures"
 WIDTH = 240
-STEPS = {"minatar": 25, "minigrid": 3, "atari": 140, "vizdoom": 8, "gym": 12, "mujoco": 6, "metaworld": 30}
+STEPS = {"minatar": 45, "minigrid": 3, "atari": 140, "vizdoom": 8, "gym": 12, "mujoco": 6, "metaworld": 30}
 TASKS = {
     "minatar": ("breakout", "breakout@1", "space_invaders", "asterix", "seaquest", "freeway"),
     "minigrid": (

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -139,6 +140,19 @@ def test_every_method_and_suite_has_a_page() -> None:
     methods = [name for name in METHODS if METHODS.ships(name)]  # tests register others
     assert [name for name in methods if not (DOCS / "methods" / f"{name}.md").is_file()] == []
     assert [name for name in names if not (DOCS / "suites" / f"{names[name]}.md").is_file()] == []
+
+
+def test_every_suite_page_has_pictures_with_something_in_them() -> None:
+    """A frame from before anything has happened shows next to nothing."""
+    shown = {page.stem: re.findall(r'src="(pictures/[^"]+)"', page.read_text()) for page in (DOCS / "suites").glob("*")
+             if page.suffix == ".md" and page.stem != "index"}  # fmt: skip
+    assert [name for name, pictures in shown.items() if not pictures] == ["dmlab"], "in no index, and not trained yet"
+    empty = []
+    for name in (name for pictures in shown.values() for name in pictures):
+        with Image.open(DOCS / "suites" / name) as picture:
+            if len(picture.convert("RGB").getcolors(1 << 20) or ()) < 4:
+                empty.append(name)
+    assert empty == []
 
 
 def test_the_drawings_are_those_of_the_script(tmp_path: Path) -> None:
