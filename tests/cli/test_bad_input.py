@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from clearl.cli.main import main
+from clearl.cli.output import warn
 from clearl.errors import ConfigError, WorkerError
 
 # A tiny budget: if a check fails to fail, the test does so at once instead of training.
@@ -115,6 +116,14 @@ def test_what_fails_while_running_is_code_1_with_the_workers_own_words(
     _broken_verb(monkeypatch, WorkerError("worker 3 died\nTraceback: its own"))
     assert main(["doctor"]) == 1
     assert capsys.readouterr().err == "clearl: worker 3 died\nTraceback: its own\n"
+
+
+def test_what_a_strangers_files_say_cannot_steer_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys):
+    monkeypatch.delenv("CLEARL_DEBUG", raising=False)
+    _broken_verb(monkeypatch, ConfigError("no task \x1b]0;owned\x07 is known\nsecond line"))
+    assert main(["doctor"]) == 2
+    warn("checkpoint \x9b31m")
+    assert capsys.readouterr().err == "clearl: no task ?]0;owned? is known\nsecond line\nclearl: checkpoint ?31m\n"
 
 
 def test_ctrl_c_is_code_130(monkeypatch: pytest.MonkeyPatch):

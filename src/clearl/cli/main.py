@@ -75,7 +75,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ClearlError as error:
         if os.environ.get("CLEARL_DEBUG"):
             raise
-        print("\n".join([f"clearl: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
+        from clearl.records.names import printable  # a stranger's files may have named what the error tells
+
+        print(printable("\n".join([f"clearl: {error}", *getattr(error, "__notes__", ())])), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("clearl: stopped", file=sys.stderr)

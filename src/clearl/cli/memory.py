@@ -74,6 +74,7 @@ def as_json(memory: Memory) -> dict[str, Any]:
 
 def table(memory: Memory) -> list[str]:
     """Return the lines of the table, at most 80 columns wide."""
+    from clearl.records.names import clean_name
     from clearl.replay.forecast import human_nbytes
 
     lines = [f"at {memory.now_frames:,} frames: {memory.unrolls:,} unrolls of {memory.unroll_frames:,} frames"]
@@ -87,7 +88,7 @@ def table(memory: Memory) -> list[str]:
         return lines
     rows = [
         (
-            task, f"{each.unrolls:,}", f"{each.unrolls / max(1, memory.unrolls):.0%}", f"{each.frames:,}",
+            clean_name(task), f"{each.unrolls:,}", f"{each.unrolls / max(1, memory.unrolls):.0%}", f"{each.frames:,}",
             "-" if each.nbytes is None else human_nbytes(each.nbytes),
             "-" if each.median_age_frames is None else f"{each.median_age_frames:,}",
             "-" if each.mean_return is None else f"{each.mean_return:.2f}",

@@ -47,7 +47,9 @@ def tell(line: str) -> None:
 
 def warn(line: str) -> None:
     """Print a warning on stderr that does not end the command."""
-    print(f"clearl: {line}", file=sys.stderr, flush=True)
+    from clearl.records.names import printable
+
+    print(printable(f"clearl: {line}"), file=sys.stderr, flush=True)
 
 
 def tell_origin(origin: Origin | None) -> None:

@@ -14,6 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from clearl.records.names import clean_name
 from clearl.records.schema import Row
 from clearl.records.view import RunView
 
@@ -40,7 +41,7 @@ class Console:
         out: RichConsole | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.title = title
+        self.title = clean_name(title)
         self.view = RunView(tuple(tasks), total_frames, forever)
         self._out = out or RichConsole()
         self._clock = clock
@@ -110,7 +111,7 @@ def panel(title: str, view: RunView, width: int) -> RenderableType:
         trained = task in view.training
         history = view.returns.get(task, ())
         table.add_row(
-            Text(f"{'▶' if trained else ' '} {task}", style="bold" if trained else ""),
+            Text(f"{'▶' if trained else ' '} {clean_name(task)}", style="bold" if trained else ""),
             Text(_number(history[-1]) if history else "-", style="bold" if trained else ""),
             Text(sparkline(history), style="cyan" if trained else "dim"),
             Text(_training(view, task), style="dim"),
@@ -135,7 +136,7 @@ def panel(title: str, view: RunView, width: int) -> RenderableType:
 def plain_line(title: str, view: RunView) -> str:
     """Return the live view as one line, for logs."""
     returns = "  ".join(
-        f"{'*' if task in view.training else ''}{task} {_number(history[-1])}"
+        f"{'*' if task in view.training else ''}{clean_name(task)} {_number(history[-1])}"
         for task in view.all_tasks
         if (history := view.returns.get(task))
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from clearl.config import Tag, names_tagged, settings
 from clearl.errors import ReportError
-from clearl.report.names import clean_name
+from clearl.records.names import clean_name
 from clearl.report.run import Arm, Run
 
 LABELS = {

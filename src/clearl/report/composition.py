@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from clearl.errors import CorruptFileError
+from clearl.records.names import clean_name
 from clearl.records.reader import row_lines
 from clearl.records.schema import METRICS_FILE, decode
 from clearl.report.arms import label
 from clearl.report.figures import frames_axis
-from clearl.report.names import clean_name
 from clearl.report.rows import finite
 from clearl.report.run import Arm, Curve, Run
 from clearl.report.style import Panels, fit, grid_columns, panel_width, task_colours

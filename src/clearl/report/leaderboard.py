@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from clearl.errors import ReportError
+from clearl.records.names import clean_name
 from clearl.report.arms import group_arms, label
 from clearl.report.lengths import to_common_length
 from clearl.report.load import load_runs
-from clearl.report.names import clean_name
 from clearl.report.run import Run
 from clearl.report.stats import Interval, mean_interval
 from clearl.report.summary import ALONE, ArmSummary, Summary, summarise

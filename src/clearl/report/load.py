@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from clearl.errors import ClearlError, ReportError
+from clearl.records.names import clean_name
 from clearl.records.reader import scan_rows
 from clearl.records.run_dir import CONFIG_FILE, META_FILE, read_meta
 from clearl.records.schema import METRICS_FILE
 from clearl.report.lengths import without_compress_frames
-from clearl.report.names import clean_name
 from clearl.report.rows import curves, finite, parse_rows, planned_spans, success_curves, switch_returns
 from clearl.report.run import Run
 from clearl.report.safe_files import check_file, read_settings

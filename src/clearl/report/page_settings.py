@@ -5,9 +5,9 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from clearl.records.names import clean_name
 from clearl.report.arms import label
 from clearl.report.markup import shell_line
-from clearl.report.names import clean_name
 from clearl.report.summary import Summary
 
 _COMMANDS_SHOWN = 1

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from clearl.records.names import clean_name
 from clearl.records.schema import Row
-from clearl.report.names import clean_name
 from clearl.report.run import Curve, Span
 
 _LARGEST = 1e30

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from clearl.report.names import clean_name
+from clearl.records.names import clean_name
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -31,13 +31,11 @@ class _Clock:
         return self.now
 
 
-def _console(*, terminal: bool):
+def _console(*, terminal: bool, title: str = "clear, seed 0", tasks: Sequence[str] = ("breakout", "asterix")):
     out = io.StringIO()
     rich = RichConsole(file=out, force_terminal=terminal, width=90, color_system=None, legacy_windows=False)
     clock = _Clock()
-    console = Console(
-        title="clear, seed 0", tasks=["breakout", "asterix"], total_frames=10_000, out=rich, clock=clock
-    )  # fmt: skip
+    console = Console(title=title, tasks=tasks, total_frames=10_000, out=rich, clock=clock)
     return console, out, clock
 
 
@@ -93,6 +91,16 @@ def test_no_terminal_gives_plain_lines_and_no_escapes():
     assert lines[-1] == (
         "clear, seed 0:  segment 2 of 2, 6,000 of 10,000 frames, 1.0k frames/s, 4 s left  breakout 4.00  2 workers"
     )
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_names_can_neither_break_lines_nor_steer_the_terminal(terminal):
+    console, out, _ = _console(terminal=terminal, title="mine\n\x1b[2J", tasks=["walk\n\x1b]0;owned\x07"])
+    with opened(console):
+        console.update(_eval("walk\n\x1b]0;owned\x07", 1.0))
+    said = out.getvalue()
+    assert "\x1b[2J" not in said and "\x1b]" not in said and "\x07" not in said and "?]0;owned?" in said
+    assert terminal or all(line.startswith("mine??[2J") for line in said.splitlines())
 
 
 @pytest.mark.parametrize(("terminal", "every_s"), [(True, 0.25), (False, 10.0)])

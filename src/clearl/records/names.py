@@ -21,3 +21,10 @@ def clean_name(name: Any) -> str:
         return text
     mark = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:4]
     return f"{safe[:_LONGEST]}…{mark}"
+
+
+def printable(text: str) -> str:
+    """Return the text with its lines kept, but without what a terminal would obey, such as escape sequences."""
+    return "".join(
+        "?" if letter not in "\n\t" and unicodedata.category(letter) in _UNSAFE else letter for letter in text
+    )
