@@ -57,6 +57,7 @@ def publish(archives: Path, results: Path) -> None:
         listed = ", ".join(f"`{name}`" for name in names)
         page = (board / "leaderboard.md").read_text(encoding="utf-8")
         head, made, boards = page.partition(f"Made by `{COMMAND}`.\n")
+        head = head.replace("docs/metrics.md", "[Metrics](../metrics.md)")
         (results / "leaderboard.md").write_text(head + made + NOTE.format(names=listed) + boards, encoding="utf-8")
         (results / "leaderboard.json").write_bytes((board / "leaderboard.json").read_bytes())
     found = json.loads((results / "leaderboard.json").read_text(encoding="utf-8"))

@@ -116,6 +116,34 @@ def test_search_works_from_files_without_a_server(site: Path, open_tab) -> None:
     assert [text for text in tab.problems if "favicon" not in text] == []
 
 
+def test_the_copy_button_takes_commands_without_their_prompt(site: Path, open_tab) -> None:
+    page = open_tab((site / "tutorials" / "forgetting.html").as_uri()).page
+    page.evaluate("addEventListener('copy', () => { copied = getSelection().toString(); })")
+    for button in page.locator("[data-clipboard-target]").all()[:2]:
+        button.click(force=True)
+    assert page.evaluate("copied").splitlines() == [
+        "clearl run --preset minatar-schemes --method baseline --out runs/baseline",
+        "clearl run --preset minatar-schemes --method clear --out runs/clear",
+        "clearl report runs/baseline runs/clear --out report-by-hand",
+    ]
+
+
+def test_the_leaderboard_fits_its_page_on_a_desktop_and_keeps_its_methods_in_view_on_a_phone(
+    site: Path, open_tab
+) -> None:
+    address = (site / "results" / "leaderboard.html").as_uri()
+    wraps = open_tab(address, width=1280).page.locator(".md-typeset__scrollwrap")
+    assert wraps.count() >= 2
+    assert wraps.evaluate_all("(all) => all.filter((node) => node.scrollWidth > node.clientWidth).length") == 0
+    wrap = open_tab(address, width=390).page.locator(".md-typeset__scrollwrap").first
+    lefts = wrap.evaluate(
+        """(node) => { node.scrollLeft = 200;
+        const cells = [...node.querySelectorAll(":is(td, th):first-child")];
+        return cells.map((each) => each.getBoundingClientRect().left); }"""
+    )
+    assert lefts and min(lefts) >= 0
+
+
 def test_every_verb_and_setting_is_in_the_reference(site: Path) -> None:
     from clearl.cli.main import VERBS
     from clearl.config import settings
