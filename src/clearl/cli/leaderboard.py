@@ -31,6 +31,6 @@ def main(argv: list[str]) -> int:
     command = shlex.join(["clearl", "leaderboard", *args.runs, "--out", args.out])
     for entry in make_leaderboard([Path(run) for run in args.runs], Path(args.out), command=command):
         score = "–" if entry.score is None else f"{entry.score.value:.2f}"
-        tell(f"{score:>6}  {entry.method}  ({entry.suite}, {entry.seeds} seeds)")
+        tell(f"{score:>6}  {entry.method}  ({entry.suite}, {entry.seeds} {'seed' if entry.seeds == 1 else 'seeds'})")
     tell(f"leaderboard: {Path(args.out) / 'index.html'}")
     return 0

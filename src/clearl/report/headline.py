@@ -34,10 +34,11 @@ def headline(summary: Summary) -> str:
             f"{_speak(high)} kept {percent(_kept(arms[high], tasks[0]))}."
         )
     widest = max(tasks, key=lambda task: abs((_kept(arms[high], task) or 0.0) - (_kept(arms[low], task) or 0.0)))
+    ends = [percent(_kept(arms[name], widest)) for name in (low, high)]
+    gap = f"; the gap was widest on {widest}: {' against '.join(ends)}" if ends[0] != ends[1] else ""
     return (
         f"While a task was away, {_speak(low)} kept {percent(_mean_kept(arms[low], tasks))} of its score on it and "
-        f"{_speak(high)} {percent(_mean_kept(arms[high], tasks))} (mean of {len(tasks)} tasks); the gap was widest on "
-        f"{widest}: {percent(_kept(arms[low], widest))} against {percent(_kept(arms[high], widest))}."
+        f"{_speak(high)} {percent(_mean_kept(arms[high], tasks))} (mean of {len(tasks)} tasks){gap}."
     )
 
 

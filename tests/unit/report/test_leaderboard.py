@@ -73,6 +73,12 @@ def test_the_verb(two_suites, tmp_path, capsys):
     assert "1.00  CLEAR  (atari: c, d, 5 seeds)" in capsys.readouterr().out
 
 
+def test_one_seed_is_told_as_one(make_run, tmp_path, capsys):
+    make_run("clear", 0)
+    assert main(["leaderboard", str(make_run.root), "--out", str(tmp_path / "board")]) == 0
+    assert ", 1 seed)" in capsys.readouterr().out
+
+
 def test_runs_of_probes_alone_rank_nobody(make_run):
     segments = [(["a"], 100), (["p"], 100)]
     make_run("clear", 0, segments=segments, protocol="probe", probe_position=1, probe_task="p")

@@ -83,6 +83,12 @@ def test_the_headline_is_as_frank_where_clear_does_worse(make_run):
     assert headline(_summary(make_run)).endswith("the gap was widest on a: 90 % against 20 %.")
 
 
+def test_the_headline_tells_of_no_gap_where_there_is_none(make_run):
+    for arm in ("sequential", "clear"):
+        make_run(arm, 0, returns=_forgets({"a": 0.9, "b": 0.5}))
+    assert headline(_summary(make_run)).endswith("kept 70 % of its score on it and CLEAR 70 % (mean of 2 tasks).")
+
+
 def test_the_headline_compares_with_the_arm_that_scores_best_not_with_one_that_keeps_little(make_run):
     make_run("sequential", 0, returns=_forgets({"a": 0.2, "b": 0.2}))
     make_run("clear-75-25", 0, returns=_forgets({"a": 0.9, "b": 0.9}))
