@@ -12,6 +12,7 @@ import pytest
 
 from clearl.cli.demo import DemoArgs, arms
 from clearl.cli.main import INTERRUPTED, main
+from clearl.cli.showing import NOTES_SHOWN
 from clearl.config import diff, from_yaml
 
 TINY = ["--fast", "--runtime", "inline", "--frames-per-visit", "1_280", "--quiet"]
@@ -67,3 +68,14 @@ def test_report_prints_its_table_and_sentence(make_run, tmp_path: Path, capsys: 
     headline = json.loads((out / "summary.json").read_text())["headline"]
     assert " ".join(headline.split()) in " ".join(shown.split())
     assert main(["report", str(tmp_path / "gone")]) == 2
+
+
+def test_report_tells_its_notes_below_the_table(make_run, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    runs = [make_run("sequential", cycles=3), make_run("clear", cycles=2)]
+    for seed in range(1, NOTES_SHOWN + 1):
+        runs.append(make_run("clear", seed, cycles=2))
+        (runs[-1] / "config.yaml").unlink()
+    assert main(["report", *map(str, runs), "--out", str(tmp_path / "report")]) == 0
+    notes = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: ")]
+    assert "different lengths" in notes[0] and str(runs[0]) in notes[0] and len(notes) == NOTES_SHOWN + 1
+    assert notes[-1].endswith("more on the page")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+NOTES_SHOWN = 5
+
 
 def show_report(runs: Sequence[Path], out: Path, *, title: str | None = None, paper: bool = False) -> None:
     """Write the report of `runs` into `out`, and print what it says; with `paper`, beside the paper's numbers."""
@@ -16,4 +18,8 @@ def show_report(runs: Sequence[Path], out: Path, *, title: str | None = None, pa
     console = Console()
     console.print(summary_table(summary))
     console.print(headline(summary), markup=False, highlight=False)
+    for note in summary.notes[:NOTES_SHOWN]:
+        console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
+    if len(summary.notes) > NOTES_SHOWN:
+        print(f"note: {len(summary.notes) - NOTES_SHOWN} more on the page")
     print(f"report: {out / 'index.html'}")
