@@ -71,6 +71,7 @@ TABLE: list[tuple[list[str], str]] = [
     (["export", "gone", "--out", "x"], "gone holds no run"),
     (["check"], "check needs ENVIRONMENTS"),
     (["check", "gym:"], "check needs an environment"),
+    (["check", "minatar:breakout"], "check takes Gymnasium environments; suite minatar comes with clearl"),
     (["list", "method"], "unknown list 'method'; did you mean 'methods'"),
     (["doctor", "now"], "doctor does not take 'now'"),
     (["reproduce"], "reproduce needs NAME"),

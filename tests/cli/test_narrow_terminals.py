@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
+import re
 import shutil
 import sys
 import threading
@@ -154,3 +156,21 @@ def test_a_verb_prints_all_it_has_to_say(
     assert code == 0, said
     assert len(shown) > 20 and "Traceback" not in said and "switched off" not in said, said
     assert unknown_letters <= {"ß"}, "letters of ours without a form in ASCII"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [*([verb, "--help"] for verb in VERBS), ["--help"], ["list"], ["check", "gym:CartPole-v1"], COMMANDS["reproduce"]],
+    ids=" ".join,
+)
+def test_no_word_is_broken_at_80_columns(
+    command: list[str], quick: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    terminal = Terminal("utf-8")
+    monkeypatch.setattr(sys, "stdout", terminal.stream)
+    with contextlib.suppress(SystemExit):  # tyro exits after a help
+        main(command)
+    monkeypatch.undo()
+    lines = re.sub(r"\x1b\[[\d;]*m", "", terminal.shown()).splitlines()
+    assert len(lines) > 3 and not [line for line in lines if len(line) > 80 and not line.startswith("usage: ")]

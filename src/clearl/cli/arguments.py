@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, make_dataclass
 from itertools import pairwise
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
+from clearl.cli.output import fitted
 from clearl.config import Setting, owned_settings, settings, settings_of
 from clearl.errors import ConfigError, UnknownNameError
 from clearl.plugins import import_plugins
@@ -158,7 +160,8 @@ def _print_help(known: Mapping[str, Setting], positionals: Sequence[str], *, ver
         group: Any = make_dataclass(f"Group{index}", owned)
         marked = Annotated[group, tyro.conf.arg(name=heading), tyro.conf.OmitArgPrefixes]
         fields.append((f"group_{index}", marked, dataclasses.field(default_factory=group)))
-    tyro.cli(make_dataclass("Flags", fields), args=["--help"], prog=f"clearl {verb}", description=about)
+    whole = re.sub(r"\n(?=[A-Za-z])", " ", about)  # tyro joins such lines, but does not break long ones between words
+    tyro.cli(make_dataclass("Flags", fields), args=["--help"], prog=f"clearl {verb}", description=fitted(whole))
     raise AssertionError("tyro exits after the help")
 
 

@@ -11,9 +11,11 @@ from os import _exit  # the one that exits, also while an environment is made
 from typing import TYPE_CHECKING, Annotated
 
 from clearl.cli.arguments import POSITIONAL, parse
+from clearl.cli.output import fitted
 from clearl.config import Between
 from clearl.errors import ClearlError, ConfigError
 from clearl.plugins import import_plugins
+from clearl.suites import SUITES
 
 if TYPE_CHECKING:
     from clearl.tasks.checker import EnvFinding
@@ -34,6 +36,12 @@ class CheckArgs:
 def main(argv: list[str]) -> int:
     """Run the verb; return the exit code."""
     args = parse(CheckArgs, argv, verb="check", about=ABOUT)
+    for group in args.environments:
+        suite, given, _ = group.partition(":")
+        if given and suite != "gym" and suite in SUITES:
+            raise ConfigError(
+                f"check takes Gymnasium environments; suite {suite} comes with clearl, whose tests check it"
+            )
     ids = [name for group in args.environments for name in group.removeprefix("gym:").split(",") if name]
     if not ids:
         raise ConfigError("check needs an environment, as in: clearl check gym:CartPole-v1")
@@ -59,8 +67,8 @@ def _check(args: CheckArgs, ids: Sequence[str]) -> list[int]:
             findings = check_env(name, steps=args.steps, beat=watchdog.beat)
         codes.append(_show(name, findings))
         with suppress(ClearlError):  # the findings said why it cannot be made
-            print("".join(f"    {line}\n" for line in describe_env(name)), end="")
-            print(f"    parameters ({split_task(name)[0]}?name=value): {list_parameters(name)}")
+            parameters = f"parameters ({split_task(name)[0]}?name=value): {list_parameters(name)}"
+            print("\n".join(fitted(f"    {line}") for line in (*describe_env(name), parameters)))
     return codes
 
 
@@ -101,5 +109,5 @@ def _show(name: str, findings: list[EnvFinding]) -> int:
     if not findings:
         print(f"{name}: fit for training")
     for finding in findings:
-        print(f"{name}: {finding.severity}: {finding.problem}\n    remedy: {finding.remedy}")
+        print(fitted(f"{name}: {finding.severity}: {finding.problem}\n    remedy: {finding.remedy}"))
     return 1 if any(finding.severity == "error" for finding in findings) else 0

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clearl.cli.arguments import parse
+from clearl.cli.output import fitted
 
 ABOUT = "Show what is installed, what is missing and how to install it, and what this machine offers."
 SIGNS = {"ok": "+", "missing": "-", "hint": "!"}
@@ -23,7 +24,7 @@ def main(argv: list[str]) -> int:
     from clearl.doctor import examine
 
     for diagnosis in examine(Path.cwd()):
-        print(f"{SIGNS[diagnosis.verdict]} {diagnosis.what:<20} {diagnosis.found}")
-        if diagnosis.remedy:
+        print(fitted(f"{SIGNS[diagnosis.verdict]} {diagnosis.what:<20} {diagnosis.found}", indent=23))
+        if diagnosis.remedy:  # left in one piece: it may be a command to copy
             print(f"  {'':<20} {diagnosis.remedy}")
     return 0

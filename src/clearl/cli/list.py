@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from clearl.cli.arguments import POSITIONAL, parse
+from clearl.cli.output import fitted
 from clearl.errors import UnknownNameError
 
 ABOUT = "Show the names that flags take: methods, corrections, suites, tasks, protocols, presets, runtimes, torsos, ..."
@@ -26,7 +27,8 @@ def main(argv: list[str]) -> int:
         if name not in LISTS:
             raise UnknownNameError("list", name, LISTS)
     for name in args.what or LISTS:
-        print(f"{name}: {', '.join(LISTS[name]())}" if name != "tasks" else "\n".join(["tasks:", *LISTS[name]()]))
+        listed = f"{name}: {', '.join(LISTS[name]())}" if name != "tasks" else "\n".join(["tasks:", *LISTS[name]()])
+        print(fitted(listed))
     return 0
 
 

@@ -30,7 +30,7 @@ VERBS = {
     "eval": "evaluate the trained agent, task by task",
     "video": "watch the trained agent play",
     "export": "write the trained agent to files that need no run directory",
-    "push": "upload the trained agent to the Hugging Face hub, with a model card",
+    "push": "upload the trained agent, with a model card, to Hugging Face",
     "check": "check that an environment is fit for training, with remedies",
     "bench": "measure training speed against the ideal on this machine",
     "list": "list methods, suites, tasks, protocols, presets, runtimes, torsos",

@@ -7,7 +7,9 @@ import contextlib
 import io
 import os
 import select
+import shutil
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +37,21 @@ def accept_any_terminal() -> None:
     codecs.register_error(_HANDLER, _in_ascii)
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors=_HANDLER)
+
+
+def fitted(text: str, indent: int = 2) -> str:
+    """Break lines between words where they are wider than the terminal; files and pipes get them whole.
+
+    The rest of a line is indented by `indent` columns more than its beginning.
+    """
+    if sys.stdout is None or not sys.stdout.isatty():
+        return text
+    return "\n".join(_filled(line, shutil.get_terminal_size().columns, indent) for line in text.splitlines())
+
+
+def _filled(line: str, width: int, indent: int) -> str:
+    rest = " " * (len(line) - len(line.lstrip()) + indent)
+    return textwrap.fill(line, width, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
 
 
 def tell(line: str) -> None:

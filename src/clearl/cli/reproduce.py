@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from clearl.cli.arguments import POSITIONAL, parse
 from clearl.cli.main import INTERRUPTED
+from clearl.cli.output import fitted, warn
 from clearl.config import Between, RunConfig
 from clearl.errors import ConfigError, MissingExtraError, UnknownNameError
 from clearl.reproduce.catalog import EXPERIMENTS, Scale, guesses, planned_runs
@@ -85,12 +86,17 @@ def _check_installed(runs: Sequence[PlannedRun]) -> None:
 def _dry_run(name: str, scale: Scale, runs: Sequence[PlannedRun], jobs: int) -> int:
     from clearl.reproduce.forecast import forecast
 
+    seeds: dict[str, list[int]] = {}
     for run in runs:
-        print(f"{run.path.removeprefix('runs/')}: {_plan_line(run.config)}")
+        arm = run.path.removeprefix("runs/").rpartition("/")[0]
+        seeds.setdefault(f"{arm}: {_plan_line(run.config)}", []).append(run.config.seed)
+    for arm, of_arm in seeds.items():
+        print(fitted(f"{arm}, {'seeds' if len(of_arm) > 1 else 'seed'} {', '.join(map(str, of_arm))}"))
+    warn("measuring the speed on this machine, half a minute or more ...")
     for row in forecast(runs):
-        print(_forecast_line(name, row, jobs))
+        print(fitted(_forecast_line(name, row, jobs)))
     for guess in guesses(name, scale):
-        print(f"guessed: {guess}")
+        print(fitted(f"guessed: {guess}"))
     return 0
 
 
