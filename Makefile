@@ -48,8 +48,10 @@ install-all: .venv/.installed-all
 demo: install
 	$(BIN)/clearl demo
 
+# Exit code 1 of pytest: tests failed. Any other, such as an error while collecting, says nothing about single tests.
 test: lint type imports
-	$(TEST_ENV) $(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal || { \
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal || { status=$$?; \
+	test $$status -eq 1 || exit $$status; \
 	echo "running what failed once more, in a new process: what passes there depends on the tests before it"; \
 	$(TEST_ENV) $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 

@@ -183,7 +183,9 @@ class Maker:
         return Pole()
 
 
-@pytest.mark.parametrize("made", [lambda: Pole(), functools.partial(make_pole, length=2), Maker()], ids=str)
+@pytest.mark.parametrize(
+    "made", [lambda: Pole(), functools.partial(make_pole, length=2), Maker()], ids=["lambda", "partial", "instance"]
+)
 def test_what_has_no_name_to_import_gets_a_remedy_that_can_be_followed(made: Any) -> None:
     _, problems = name_makers({"a": made})
     assert "define a function with def in a file, for instance make_env in my_envs.py" in problems["a"]
