@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from served import hear_ctrl_c
 
 FILE = """
@@ -79,6 +80,52 @@ def test_a_method_of_ones_own_is_swept_over_once_its_module_is_asked_for(tmp_pat
     assert done.stdout.split() == ["own/own/seed-0"], done.stderr
 
 
+@pytest.mark.parametrize(
+    "arms",
+    ["{own: {imports: [strange]}}", "{own: {suite: 'gym:strange:Odd-v0'}}",
+     "{own: {suite: gym}}\norders: [['strange:Odd-v0']]",
+     "{own: {method: clear}}\ngrid: {wrappers: [['strange:Wrapper'], []]}",
+     "{own: {suite: gym}}\nrandom: {samples: 2, settings: {tasks: [['strange:Odd-v0'], [CartPole-v1]]}}"],
+)  # fmt: skip
+def test_no_module_is_imported_unasked_wherever_the_file_names_it(tmp_path: Path, arms: str) -> None:
+    (tmp_path / "strange.py").write_text("open('was-here', 'w')")
+    file = tmp_path / "theirs.yaml"
+    file.write_text(f"settings: {{frames_per_visit: 640, runtime: inline}}\narms: {arms}\n")
+    for flags in ([], ["--dry-run"], ["--commands"]):
+        command = [sys.executable, "-m", "clearl", "sweep", str(file), "--out", "out", *flags]
+        refused = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=100)
+        assert refused.returncode == 2 and "needs modules that are not imported unasked" in refused.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["strange.py", "theirs.yaml"]
+
+
+def test_environments_of_a_module_of_ones_own_are_trained_once_it_is_asked_for(tmp_path: Path) -> None:
+    code = "import gymnasium\ngymnasium.register('Odd-v0', 'gymnasium.envs.classic_control:CartPoleEnv')\n"
+    (tmp_path / "mine.py").write_text(code)
+    file, out = tmp_path / "own.yaml", tmp_path / "out"
+    text = FILE.format(title="own").replace("minatar-schemes", "gym-classic")
+    file.write_text(text.replace("[sequential, clear]", "{own: {suite: 'gym:mine:Odd-v0'}}"))
+    command = [sys.executable, "-m", "clearl", "sweep", str(file), "--out", str(out), "--imports", "mine"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("1 run, ") and (out / "status.txt").read_text() == "1 of 1 runs finished\n"
+
+
+@pytest.mark.parametrize(
+    ("arm", "says"),
+    [("{method: cleer}", "wrong.yaml: later: unknown method 'cleer'; did you mean 'clear'?"),
+     ("{tasks: [breakot]}", "wrong.yaml: later: unknown task of suite minatar 'breakot'; did you mean 'breakout'"),
+     ("{runtime: lokal}", "wrong.yaml: later: unknown runtime 'lokal'; did you mean 'local'?"),
+     ("{method: ewc, protocol: overlap}", "wrong.yaml: later: method ewc has to be told where a task ends")],
+)  # fmt: skip
+def test_what_a_later_arm_cannot_plan_is_refused_before_the_first_run(tmp_path: Path, arm: str, says: str) -> None:
+    file, out = tmp_path / "wrong.yaml", tmp_path / "out"
+    file.write_text(FILE.format(title="wrong").replace("[sequential, clear]", f"{{fine: {{}}, later: {arm}}}"))
+    for flags in ([], ["--dry-run"], ["--commands"]):
+        refused = sweep(str(file), "--out", str(out), *flags)
+        assert refused.returncode == 2 and says in " ".join(refused.stderr.split()), refused.stderr
+    assert not out.exists()
+
+
 def test_an_interrupted_sweep_goes_on_where_it_was_and_ends_in_a_report(tmp_path: Path) -> None:
     file, out = tmp_path / "long.yaml", tmp_path / "out"
     long = FILE.replace("frames_per_visit: 640", "frames_per_visit: 6_400, checkpoint_every_frames: 1_000")
@@ -102,8 +149,10 @@ def test_an_interrupted_sweep_goes_on_where_it_was_and_ends_in_a_report(tmp_path
 
 def test_runs_that_fail_do_not_keep_the_others_from_the_report(tmp_path: Path) -> None:
     file, out = tmp_path / "half.yaml", tmp_path / "out"
-    broken = "arms: {fine: {method: clear}, broken: {method: clear, suite: 'gym:CartPole-v1', tasks: [NoSuch-v0]}}"
-    file.write_text(FILE.format(title="half").replace("arms: [sequential, clear]", broken))
+    file.write_text(FILE.format(title="half"))
+    in_the_way = out / "runs" / "half" / "sequential" / "seed-0" / "notes.txt"
+    in_the_way.parent.mkdir(parents=True)
+    in_the_way.write_text("of somebody else")
     done = sweep(str(file), "--out", str(out))
-    assert done.returncode == 1 and "1 runs failed" in done.stderr, done.stdout + done.stderr
+    assert done.returncode == 1 and "1 run failed" in done.stderr, done.stdout + done.stderr
     assert "half" in (out / "reports" / "half" / "index.html").read_text()

@@ -35,8 +35,8 @@ def run_command(config: RunConfig, file: Path, out: Path, *, arm: str | None = N
     command = ["clearl", "run", "--config", str(file), "--out", str(out), "--quiet"]
     if arm is not None:
         command += ["--arm", arm]
-    if config.imports:  # a config file may not import anything by itself
-        command += ["--imports", ",".join(config.imports)]
+    if config.modules:  # a config file may not import anything by itself
+        command += ["--imports", ",".join(config.modules)]
     return command
 
 

@@ -108,7 +108,8 @@ def run_all(runs: Sequence[PlannedRun], out: Path, *, jobs: int, say: Report = p
         shield.call(status.write, [], waiting)
     if failures:
         first = failures[0]
-        raise WorkerError(f"{len(failures)} runs failed; {first.run.path} ends with:\n{_tail(first.log)}")
+        count = f"{len(failures)} {'run' if len(failures) == 1 else 'runs'}"
+        raise WorkerError(f"{count} failed; {first.run.path} ends with:\n{_tail(first.log)}")
     return not stop
 
 

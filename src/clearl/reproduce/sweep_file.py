@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from clearl.config import Between, load_yaml, settings_of, shown
 from clearl.errors import ConfigError, UnknownNameError
+from clearl.plugins import named_modules
 from clearl.reproduce.catalog import ARMS
 
 _HEAD = ("title", "preset")
@@ -88,6 +89,24 @@ def read_study(path: Path) -> Study:
     if study.count > _MOST_RUNS:
         raise file.error(f"it stands for more than {_MOST_RUNS:,} runs")
     return study
+
+
+def modules_of(content: Mapping[str, Any]) -> list[str]:
+    """Return the modules that the runs of a sweep file would import; what is malformed is refused where it is read."""
+    return list(dict.fromkeys(module for given in _given(content) for module in named_modules(given)))
+
+
+def _given(content: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the settings that the keys of the file give, wherever they stand."""
+    yield _mapping(content.get("settings"))
+    yield from map(_mapping, _mapping(content.get("arms")).values())
+    lists = {**_mapping(content.get("grid")), **_mapping(_mapping(content.get("random")).get("settings"))}
+    for key, values in [*lists.items(), ("tasks", content.get("orders"))]:
+        yield from ({key: value} for value in (values if isinstance(values, list) else ()))
+
+
+def _mapping(given: Any) -> Mapping[str, Any]:
+    return given if isinstance(given, Mapping) else {}
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def test_a_failed_run_shows_what_it_said(tmp_path: Path) -> None:
 
 def test_a_failed_run_does_not_keep_the_others_from_running(tmp_path: Path) -> None:
     bad, good = a_run(imports=("no_such_module_of_ours",), seed=1), a_run()
-    with pytest.raises(WorkerError, match="1 runs failed; .*seed-1"):
+    with pytest.raises(WorkerError, match="1 run failed; .*seed-1"):
         run_all([bad, good], tmp_path, jobs=1, say=lambda text: None)
     assert is_finished(tmp_path / good.path)
     assert (tmp_path / "status.txt").read_text() == "1 of 2 runs finished\n"
