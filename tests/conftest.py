@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +16,6 @@ import torch
 from clearl.records import MetricsWriter, RunDir, eval_row, segment_row, train_row
 
 pytest_plugins = ["browser", "first_run", "ray_cluster"]
-
-
-@pytest.fixture(autouse=True, scope="session")
-def same_priority() -> Iterator[None]:
-    """Keep programs of children that run in this process from lowering its priority for all later tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "nice", lambda increment: 0)
-        yield
 
 
 @pytest.fixture(autouse=True)

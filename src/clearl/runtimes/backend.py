@@ -78,12 +78,15 @@ class Backend(Protocol):
     keep_unrolls_after_checkpoint: bool
     """True if a resumed run keeps the unrolls that its shards got after the checkpoint."""
 
-    def take(self, wake: Wake) -> RemoteProcess:
-        """Return a new child; `wait` returns `wake` whenever it has sent a message."""
+    def take(self, wake: Wake, *, background: bool) -> RemoteProcess:
+        """Return a new child; `wait` returns `wake` whenever it has sent a message.
+
+        `background`: training does not wait for it, so it runs at a lower priority.
+        """
         ...
 
-    def prepare(self) -> None:
-        """Start spare processes: a child has exited, and more may follow."""
+    def prepare(self, *, background: bool) -> None:
+        """Start a spare process: a child of this kind has exited, and more may follow."""
         ...
 
     def unregister(self, child: Any) -> None:

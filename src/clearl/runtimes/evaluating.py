@@ -45,7 +45,7 @@ class RemoteEvaluator:
         self.busy, self._spec = False, Evaluate()
         self.seconds: dict[str, float] = {}
         self._results: list[Evaluated] = []
-        self.supervisor = Supervisor(name, self._begin_process, self.receive, supervision)
+        self.supervisor = Supervisor(name, self._begin_process, self.receive, supervision, background=True)
         self.supervisor.tasks = tasks
 
     def receive(self) -> None:

@@ -45,6 +45,9 @@ def learner_threads(count: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+BACKGROUND_NICENESS = 5
+"""Added to the priority value of a process that training does not wait for."""
+
 _TRIM_THRESHOLD_BYTES = 1 << 35
 _TOP_PAD_BYTES = 1 << 26
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,7 +35,6 @@ if TYPE_CHECKING:  # it names the parts of the learner, which these processes ne
     from clearl.runtimes.runtime import Factory
 
 _ALIVE_EVERY_S = 0.5
-_NICENESS = 5  # of evaluators: training goes first
 _ROUNDS_TO_RECLAIM = 16  # with small frames, asking each time costs as much as a tenth of replay
 
 
@@ -165,7 +163,6 @@ class EvaluatorProgram:
     """See `clearl.runtimes.programs.Program`."""
 
     def __init__(self, sink: MessageSink, setup: Setup, endpoints: Endpoints) -> None:
-        os.nice(_NICENESS)
         torch.set_num_threads(1)
         self.tasks, self.watch, self.ready = setup.tasks, Stopwatch(), Ready((), 0)
         factory = make_factory(setup)

@@ -137,8 +137,11 @@ class Supervisor:
         begin: Callable[[RemoteProcess, int], None],
         wake: Callable[[], None],
         supervision: SupervisorContext,
+        *,
+        background: bool = False,
     ) -> None:
         self.name, self._begin, self._wake, self._supervision = name, begin, wake, supervision
+        self._background = background
         self.wanted = False
         """True once there is work for it; before that it is not started."""
         self.ready = False
@@ -215,7 +218,7 @@ class Supervisor:
         return process.end(patience_s)
 
     def _launch(self, now: float) -> None:
-        self._process = self._supervision.backend.take(self._wake)
+        self._process = self._supervision.backend.take(self._wake, background=self._background)
         self._begin(self._process, self._starts)
         self._starts += 1
         self._working = self._building = True
@@ -225,7 +228,7 @@ class Supervisor:
         self.ready, self._working = True, False
         if self._lost_at is not None:
             self._supervision.restarted(self.name, now - self._lost_at)
-            self._supervision.backend.prepare()
+            self._supervision.backend.prepare(background=self._background)
             self._lost_at = None
 
     def _check_deadline(self, now: float) -> None:

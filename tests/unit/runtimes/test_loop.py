@@ -34,13 +34,14 @@ class HereChild:
 
     pid: int | None = None
 
-    def __init__(self, wake: Callable[[], None], backend: Here) -> None:
-        self.wake, self._backend = wake, backend
+    def __init__(self, wake: Callable[[], None], backend: Here, *, background: bool) -> None:
+        self.wake, self._backend, self._background = wake, backend, background
         self.said: list[Message] = []
         self._late: Evaluate | None = None
         self._polls = 0
 
     def begin(self, setup: Setup, shared: Sequence[Any]) -> None:
+        assert self._background is not bool(setup.slots), "training waits for workers and not for evaluators"
         endpoints = SharedEndpoints([each.block.descriptor for each in shared])
         sink = SimpleNamespace(send=self.said.append)
         self._program = load_entry(setup.program)(sink, setup, endpoints)
@@ -97,11 +98,11 @@ class Here:
             backend.LocalBackend.weight_store.__get__(self),
         )
 
-    def take(self, wake: Callable[[], None]) -> HereChild:
-        self._children.append(HereChild(wake, self))
+    def take(self, wake: Callable[[], None], *, background: bool) -> HereChild:
+        self._children.append(HereChild(wake, self, background=background))
         return self._children[-1]
 
-    def prepare(self) -> None: ...
+    def prepare(self, *, background: bool) -> None: ...
 
     def unregister(self, child: HereChild) -> None:
         self._children.remove(child)

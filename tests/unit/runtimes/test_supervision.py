@@ -66,7 +66,8 @@ class Stage:
         self.children: list[FakeChild] = []
         self.faults: list[str] = []
         self.restarts: list[float] = []
-        self.prepared = 0
+        self.backgrounds: list[bool] = []
+        self.prepared: list[bool] = []
         self.supervision = SupervisorContext(
             cast(Backend, self), timeout_s, lambda name, problem: self.faults.append(f"{name}: {problem}"),
             lambda name, after_s: self.restarts.append(after_s), clock=lambda: self.now,
@@ -82,12 +83,13 @@ class Stage:
 
     def unregister(self, child: FakeChild) -> None: ...
 
-    def take(self, wake: Any) -> FakeChild:
+    def take(self, wake: Any, *, background: bool) -> FakeChild:
+        self.backgrounds.append(background)
         self.children.append(FakeChild())
         return self.children[-1]
 
-    def prepare(self) -> None:
-        self.prepared += 1
+    def prepare(self, *, background: bool) -> None:
+        self.prepared.append(background)
 
     # What happens.
 
@@ -116,7 +118,17 @@ def test_a_child_killed_from_outside_is_replaced_at_once_any_number_of_times() -
         stage.now += 0.75
     stage.start()
     assert stage.faults == ["worker-0: was killed by SIGKILL"] * 50
-    assert stage.restarts == [0.75] * 50 and stage.prepared == 50
+    assert stage.restarts == [0.75] * 50 and stage.prepared == [False] * 50
+
+
+def test_a_child_for_the_background_is_replaced_by_one_of_its_kind() -> None:
+    stage = Stage()
+    evaluator = Supervisor("evaluator", lambda child, starts: None, lambda: None, stage.supervision, background=True)
+    evaluator.wanted = True
+    stage.start(evaluator)
+    stage.says(-signal.SIGKILL, to=evaluator)
+    stage.start(evaluator)
+    assert stage.backgrounds == [True, True] and stage.prepared == [True]
 
 
 def test_a_silent_child_is_killed_at_its_deadline_and_not_before() -> None:

@@ -238,12 +238,12 @@ class ClusterBackend:
         self._affinities = {name: NodeAffinity(node, may_be_full=True) for name, node in cluster.replay_nodes.items()}
         self._children: dict[ActorProcess, Wake] = {}
 
-    def take(self, wake: Wake) -> ActorProcess:
+    def take(self, wake: Wake, *, background: bool) -> ActorProcess:
         child = ActorProcess(self._transport, self._place, self._settle, self._bundle)
         self._children[child] = wake
         return child
 
-    def prepare(self) -> None: ...
+    def prepare(self, *, background: bool) -> None: ...
 
     def unregister(self, child: ActorProcess) -> None:
         del self._children[child]

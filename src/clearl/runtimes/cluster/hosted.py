@@ -18,7 +18,7 @@ from clearl.nets.network import PolicyNetwork
 from clearl.nets.weights import FlatWeights
 from clearl.records.run_dir import META_FILE
 from clearl.registry import load_entry
-from clearl.runtimes.host import keep_freed_memory
+from clearl.runtimes.host import BACKGROUND_NICENESS, keep_freed_memory
 from clearl.runtimes.local.guard import guarded
 from clearl.runtimes.messages import Alive, Close, Message, Setup, describe, pack, unpack
 from clearl.runtimes.programs import Program, make_factory
@@ -172,8 +172,10 @@ class HostedProgram:
 class RayProgram(HostedProgram):
     """A hosted program that knows its node; here and not beside the learner, which workers need not import."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, background: bool) -> None:
         super().__init__()
+        if background:
+            os.nice(BACKGROUND_NICENESS)
         self._guard = guarded()
         self._guard.__enter__()  # for the life of the process: it ends by a kill
 

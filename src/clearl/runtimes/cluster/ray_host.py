@@ -70,7 +70,7 @@ class RayHost:
         return RayActor(actor), addresses()[node]
 
     def child(self, request: ActorRequest) -> RayActor:
-        return RayActor(self._children.options(**child_place(request)).remote())
+        return RayActor(self._children.options(**child_place(request)).remote(background=not request.is_worker))
 
     def check(self) -> MakeBackend:
         return partial(ClusterBackend, self.transport, check_nodes(self._spec, self.bundle))

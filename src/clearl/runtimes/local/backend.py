@@ -65,13 +65,13 @@ class LocalBackend:
         self._selector = selectors.DefaultSelector()
         self._idle = pool
 
-    def take(self, wake: Wake) -> LocalProcess:
-        child = self._idle.take()
+    def take(self, wake: Wake, *, background: bool) -> LocalProcess:
+        child = self._idle.take(background=background)
         self._selector.register(child.channel, selectors.EVENT_READ, wake)
         return child
 
-    def prepare(self) -> None:
-        self._idle.prepare()
+    def prepare(self, *, background: bool) -> None:
+        self._idle.prepare(background=background)
 
     def unregister(self, child: LocalProcess) -> None:
         self._selector.unregister(child.channel)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from clearl.config import RunConfig
 from clearl.errors import WorkerError
-from clearl.runtimes.host import ALLOCATOR_ENVIRONMENT, anonymous_file, cores, exit_in_words
+from clearl.runtimes.host import ALLOCATOR_ENVIRONMENT, BACKGROUND_NICENESS, anonymous_file, cores, exit_in_words
 from clearl.runtimes.local.channel import Channel
 from clearl.runtimes.local.child import PRINTED_AT, PRINTED_BYTES, USER_ENVIRONMENT
 from clearl.runtimes.local.guard import MARK, Guard, end_group, new_mark
@@ -40,11 +40,12 @@ class LocalProcess:
     its output is kept for the message that says why it exited.
     """
 
-    def __init__(self, modules: Sequence[str], guard: Guard | None = None) -> None:
+    def __init__(self, modules: Sequence[str], guard: Guard | None = None, *, background: bool = False) -> None:
+        """`background`: training does not wait for it, so it runs at a lower priority, its imports included."""
         ours, theirs = Channel.pair()
         arguments = [str(os.getpid()), str(theirs.fileno()), *modules]
         self.channel, self._guard, self._output = ours, guard, _Output()
-        self._building, self._mark = False, new_mark()
+        self.background, self._building, self._mark = background, False, new_mark()
         try:
             # A process group of its own: Ctrl-C reaches the parent only, and `end` reaches what the child started.
             self._process = subprocess.Popen(
@@ -54,6 +55,9 @@ class LocalProcess:
             )  # fmt: skip
         finally:
             theirs.close()
+        if background:
+            niceness = os.getpriority(os.PRIO_PROCESS, 0) + BACKGROUND_NICENESS
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, niceness)
         if guard is not None:
             guard.watch(self._mark, self._process.pid)
 
@@ -205,19 +209,22 @@ class ProcessPool:
         self._modules, self._guard = modules, Guard()
         self._idle: list[LocalProcess] = []
 
-    def take(self) -> LocalProcess:
-        """Return a child, from the reserve where one is alive."""
-        while self._idle:
-            child = self._idle.pop(0)
+    def take(self, *, background: bool = False) -> LocalProcess:
+        """Return a child of this kind, from the reserve where one is alive."""
+        for child in self._spares(background):
+            self._idle.remove(child)
             if not child.has_exited():
                 return child
             child.end()
-        return LocalProcess(self._modules, self._guard)
+        return LocalProcess(self._modules, self._guard, background=background)
 
-    def prepare(self, count: int = 1) -> None:
-        """Start children until `count` are in reserve."""
-        while len(self._idle) < count:
-            self._idle.append(LocalProcess(self._modules, self._guard))
+    def prepare(self, count: int = 1, *, background: bool = False) -> None:
+        """Start children until `count` of this kind are in reserve."""
+        for _ in range(count - len(self._spares(background))):
+            self._idle.append(LocalProcess(self._modules, self._guard, background=background))
+
+    def _spares(self, background: bool) -> list[LocalProcess]:
+        return [child for child in self._idle if child.background == background]
 
     def close(self) -> None:
         while self._idle:
@@ -265,6 +272,7 @@ def process_pool(config: RunConfig, factory_entry: str) -> ProcessPool:
     if _started:
         return _started.pop()
     pool = ProcessPool([factory_entry.partition(":")[0], *_CHILD_MODULES])
-    # A spare one becomes the evaluator.
-    pool.prepare(config.workers or max(1, min(cores(), config.slots // SLOTS_IF_SMALL)))
+    # Only those that are certain to act: each one more takes a share of the cores from the learner's own imports.
+    pool.prepare(config.workers or max(1, min(cores() - 1, config.slots // SLOTS_IF_SMALL)))
+    pool.prepare(background=True)
     return pool

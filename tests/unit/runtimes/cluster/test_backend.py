@@ -60,7 +60,7 @@ def make(host: Host, *, name: str = "worker-0") -> tuple[ClusterBackend, ActorPr
 
     context: Any = SimpleNamespace(plan=SimpleNamespace(evaluate=("a", "b")))
     backend = ClusterBackend(ThreadTransport(), ClusterPlan(1, {"worker-0": "node-0"}, "bundle"), context, ask)
-    child = backend.take(lambda: None)
+    child = backend.take(lambda: None, background=False)
     pairs, weight_store = backend.pairs(None, 2, 1), backend.weight_store(3)  # pyright: ignore[reportArgumentType]
     weight_store.buffer()[:] = 7
     weight_store.publish(5, 100)
@@ -140,7 +140,7 @@ def test_a_worker_goes_back_to_its_replay_and_from_then_on_to_where_it_was() -> 
     backend, child, asked = make(Host())
     assert asked == [ActorRequest("worker-0", True, NodeAffinity("node-0", may_be_full=True))]
     poll(backend, child, Ready)
-    again = backend.take(lambda: None)
+    again = backend.take(lambda: None, background=False)
     again.begin(Setup("worker-0", "", "", "", "", 1, slots=(0, 1)), child._shared)
     assert asked[-1] == ActorRequest("worker-0", True, NodeAffinity("node-1", may_be_full=False))
     assert make(Host(), name="worker-1")[2] == [ActorRequest("worker-1", True, None)]
@@ -156,7 +156,7 @@ def test_a_site_wakes_for_those_who_have_something_to_say() -> None:
     weight_store = backend.weight_store(1)
     weight_store.publish(0, 0)
     for name in ("slow", "quick"):
-        child = backend.take(lambda name=name: woken.append(name))
+        child = backend.take(lambda name=name: woken.append(name), background=False)
         child.begin(Setup(name, "", "", "", "", 0), [weight_store])
         poll(backend, child, Ready)
         child.send(Sync())

@@ -177,7 +177,7 @@ def test_signs_of_life_are_heard_in_the_midst_of_work(
     (tmp_path / "meta.json").write_text("{}")
     monkeypatch.syspath_prepend(tmp_path)
     make: Any = ray.remote
-    transport, handle = RayTransport(), make(concurrency_groups={"aside": 1})(RayProgram).remote()
+    transport, handle = RayTransport(), make(concurrency_groups={"aside": 1})(RayProgram).remote(background=False)
     child = ActorProcess(transport, lambda setup: RayActor(handle), lambda name, node: None, RunBundle.of(tmp_path))
     setup = Setup("busy", "busy_program:BusyProgram", "", "", str(tmp_path), 0)
     child.begin(setup, [PublishedWeights(1, transport.publish)])

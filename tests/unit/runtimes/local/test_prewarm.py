@@ -8,9 +8,12 @@ import psutil
 import pytest
 
 from clearl.cli import run as cli_run
-from clearl.config import resolve
+from clearl.config import RunConfig, resolve
 from clearl.runtimes.host import quick_imports
+from clearl.runtimes.local import processes
+from clearl.runtimes.local.backend import default_workers
 from clearl.runtimes.local.processes import ProcessPool, prewarm, process_pool
+from clearl.suites.minatar import MinAtarSuite
 from clearl.wiring import FACTORY_ENTRY
 
 ENTRY = "json:loads"  # something that is quickly imported
@@ -36,7 +39,7 @@ def test_a_run_takes_the_prewarmed_children_once() -> None:
         early = {child.pid for child in started(before)}
         first, second = process_pool(config, ENTRY), process_pool(config, ENTRY)
     try:
-        assert len(early) == 2 and set(pids(first)) == early and not early & set(pids(second))
+        assert len(early) == 3 and set(pids(first)) == early and not early & set(pids(second))
         assert all(psutil.pid_exists(pid) for pid in early), "whoever took them ends them"
     finally:
         first.close()
@@ -44,12 +47,32 @@ def test_a_run_takes_the_prewarmed_children_once() -> None:
     assert not early & set(psutil.pids())
 
 
+def test_the_imports_of_the_evaluator_give_way_to_those_of_the_learner_and_the_workers() -> None:
+    before, usual = set(psutil.Process().children()), psutil.Process().nice()
+    with prewarm(resolve(flags={"runtime": "local", "workers": 2}), ENTRY):
+        assert sorted(child.nice() - usual for child in started(before)) == [0, 0, 5]
+
+
+@pytest.mark.parametrize(("cores", "slots", "workers"), [(1, 64, 1), (2, 64, 1), (2, 8, 1), (4, 64, 3), (16, 64, 4)])
+def test_as_many_workers_are_prewarmed_as_there_will_be_for_small_observations(
+    monkeypatch: pytest.MonkeyPatch, cores: int, slots: int, workers: int
+) -> None:
+    monkeypatch.setattr(processes, "cores", lambda: cores)
+    pool = process_pool(resolve(flags={"runtime": "local", "slots": slots, "batch_unrolls": slots}), ENTRY)
+    small = MinAtarSuite(("breakout",), RunConfig()).spec
+    try:
+        assert [child.background for child in pool._idle] == [False] * workers + [True]
+        assert default_workers(cores, slots, small) == workers
+    finally:
+        pool.close()
+
+
 def test_without_a_run_nobody_is_left() -> None:
     before = set(psutil.Process().children())
     with pytest.raises(ValueError), prewarm(resolve(flags={"runtime": "local", "workers": 1}), ENTRY):
-        (child,) = started(before)
+        children = started(before)
         raise ValueError
-    assert not child.is_running()
+    assert len(children) == 2 and not any(child.is_running() for child in children)
 
 
 def test_other_runtimes_want_no_children() -> None:

@@ -298,3 +298,16 @@ def test_a_spare_is_used_once_and_a_dead_one_never() -> None:
     assert poll(fresh) == Ready((fresh.pid, 0), 0)
     fresh.end()
     pool.close()
+
+
+def test_a_spare_for_the_background_serves_nothing_else() -> None:
+    pool, usual = ProcessPool([]), os.getpriority(os.PRIO_PROCESS, 0)
+    pool.prepare(background=True)
+    pool.prepare()
+    later, first = pool._idle
+    taken = pool.take(), pool.take(background=True), pool.take(background=True)
+    assert taken[:2] == (first, later) and not pool._idle
+    assert [os.getpriority(os.PRIO_PROCESS, child.pid) - usual for child in taken] == [0, 5, 5]
+    for child in taken:
+        child.end()
+    pool.close()
