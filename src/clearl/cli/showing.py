@@ -19,7 +19,7 @@ def show_report(runs: Sequence[Path], out: Path, *, title: str | None = None, pa
     console.print(summary_table(summary))
     console.print(headline(summary), markup=False, highlight=False)
     for note in summary.notes[:NOTES_SHOWN]:
-        console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=not console.is_terminal)
     if len(summary.notes) > NOTES_SHOWN:
         print(f"note: {len(summary.notes) - NOTES_SHOWN} more on the page")
     print(f"report: {out / 'index.html'}")

@@ -61,8 +61,8 @@ class Console:
             self._live = self._new_live()
 
     def say(self, line: str) -> None:
-        """Print a line above the view."""
-        self._out.print(line, soft_wrap=True, highlight=False, markup=False)
+        """Print a line; a terminal gets it broken between words, a log whole."""
+        self._out.print(line, soft_wrap=not self._out.is_terminal, highlight=False, markup=False)
 
     def close(self) -> None:
         """Draw the last state and give the terminal back."""
@@ -72,7 +72,7 @@ class Console:
             self._live.stop()
             self._live = None
         if self.view.skipped_evaluations:
-            self._out.print(_skipped(self.view), soft_wrap=True, highlight=False, markup=False)
+            self.say(_skipped(self.view))
 
     def _draw(self, *, now: bool = False) -> None:
         every = PLAIN_EVERY_S if self._live is None else REFRESH_EVERY_S

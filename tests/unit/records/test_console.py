@@ -81,6 +81,15 @@ def test_the_end_says_how_many_evaluations_were_skipped():
     assert last.startswith("15 evaluations were skipped") and last.endswith("--eval-wait makes training wait")
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_breaks_said_lines_between_words_and_a_log_has_them_whole(terminal):
+    console, out, _ = _console(terminal=terminal)
+    console.say("word " * 30)
+    assert [line.rstrip() for line in out.getvalue().splitlines()] == (
+        ["word" + 17 * " word", "word" + 11 * " word"] if terminal else ["word" + 29 * " word"]
+    )
+
+
 def test_no_terminal_gives_plain_lines_and_no_escapes():
     console, out, _ = _console(terminal=False)
     with opened(console):
