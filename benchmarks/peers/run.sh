@@ -23,8 +23,10 @@ while [ $# -gt 0 ]; do
 done
 
 torch="torch>=2.8,<2.14"
+# The engine that clearl has: the same robot costs a different time in another one.
+engine="$("$ours" -c 'from importlib.metadata import version; print("==" + version("mujoco"))' 2> /dev/null || true)"
 declare -A packages=(
-  [stable-baselines3]="stable-baselines3 ale-py opencv-python-headless mujoco"
+  [stable-baselines3]="stable-baselines3 ale-py opencv-python-headless gymnasium[mujoco] mujoco$engine"
   [rllib]="ray[rllib] ale-py opencv-python-headless"
   [sample-factory]="sample-factory[atari] opencv-python-headless"
 )
