@@ -62,10 +62,15 @@ class Normalise(RunningMoments):
         """Keep mean and scale as float32: for a few rows, computing them takes longer than using them."""
         self._prepared = self._mean_and_scale(torch.float32)
 
+    def act(self, values: Tensor) -> Tensor:
+        """Do what `forward` does, after `prepare_acting`."""
+        assert self._prepared is not None
+        mean, scale = self._prepared
+        return ((values - mean) * scale).clamp_(-_LIMIT, _LIMIT)
+
     def forward(self, values: Tensor) -> Tensor:
         if self._prepared is not None and not torch.is_grad_enabled():
-            mean, scale = self._prepared
-            return ((values - mean) * scale).clamp_(-_LIMIT, _LIMIT)
+            return self.act(values)
         mean, scale = self._mean_and_scale(values.dtype)
         return ((values - mean) * scale).clamp(-_LIMIT, _LIMIT)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -92,6 +92,7 @@ class Dense(nn.Module):
         self.in_shape = shape
         self.norm: nn.LayerNorm | None = None
         self._columns: Tensor | None = None
+        self._for_acting: tuple[Any, ...] = ()
 
     def add_layer_norm(self) -> None:
         """Normalise the sum of each step before its ReLU."""
@@ -111,6 +112,24 @@ class Dense(nn.Module):
             columns = self.linear.weight.t().contiguous()  # before the reordering: whole rows move then
             images = len(self.in_shape) == 3
             self._columns = columns.unflatten(0, self.in_shape).permute(1, 2, 0, 3).flatten(0, 2) if images else columns
+        norm = None if self.norm is None else (self.out_shape, self.norm.weight, self.norm.bias, self.norm.eps)
+        # Out of reach of `nn.Module.__getattr__`, which takes as long as an operation on a few rows.
+        self._for_acting = self.linear._forward_hooks, self.linear.bias, self._columns, norm
+
+    def act(self, hidden: Tensor) -> Tensor:
+        """Return what `forward` returns, after `prepare_acting` and without calls of modules.
+
+        With a few rows those take longer than the operations themselves.
+        """
+        hooks, bias, columns, norm = self._for_acting
+        if hooks:
+            return self(hidden)
+        if self.relu_first:
+            hidden = hidden.relu()
+        if hidden.dim() != 2:
+            hidden = (hidden.permute(0, 2, 3, 1) if hidden.dim() == 4 else hidden).flatten(1)
+        total = torch.addmm(bias, hidden, columns)
+        return (total if norm is None else torch.layer_norm(total, *norm)).relu_()
 
     def _linear(self, hidden: Tensor) -> Tensor:
         """Apply `linear` to the flattened input.

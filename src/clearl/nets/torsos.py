@@ -36,6 +36,10 @@ class VectorInput(nn.Module):
     def forward(self, observation: Tensor) -> Tensor:
         return self.normalise(observation.float())
 
+    def act(self, observation: Tensor) -> Tensor:
+        """Return what `forward` returns, as `Dense.act` does."""
+        return self.normalise.act(observation.float())
+
     def observe(self, observation: Tensor) -> None:
         self.normalise.observe(observation)
 
@@ -50,6 +54,12 @@ class Torso(nn.Module):
         super().__init__()
         self.stages, self.inputs = nn.ModuleList(stages), inputs
         self.observation_shape = observation_shape
+        self._acting: list[Callable[[Any], Any]] = []
+
+    def prepare_acting(self) -> None:
+        """Find the quickest way of each part to act."""
+        parts = [self.prepare if self.inputs is None else self.inputs, *self.stages]
+        self._acting = [part.act if isinstance(part, Dense | VectorInput) else part for part in parts]
 
     @property
     def chain(self) -> list[Stage]:
@@ -104,7 +114,12 @@ class Torso(nn.Module):
         return outputs
 
     def forward(self, observation: Tensor) -> Tensor:
-        return self.activations(self.prepare(observation))[-1]
+        if not self._acting or torch.is_grad_enabled():
+            return self.activations(self.prepare(observation))[-1]
+        hidden: Any = observation
+        for part in self._acting:
+            hidden = part(hidden)
+        return hidden
 
 
 class PlainTorso(nn.Module):

@@ -14,7 +14,7 @@ from clearl.nets.network import StepInput, build_network
 from clearl.nets.stages import Dense
 from clearl.nets.torsos import TORSOS, PlainTorso, Torso, build_torso, torso_doubt
 from clearl.nets.weights import FlatWeights
-from clearl.spaces import discrete_spec
+from clearl.spaces import PartDtype, discrete_spec
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,41 @@ def test_a_network_that_reads_its_weights_from_a_vector_acts_with_the_newest(tor
         torch.testing.assert_close(acted.value, expected.value, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(acted.policy, expected.policy, rtol=1e-4, atol=1e-6)
         learner.initialise(7)
+
+
+@pytest.mark.parametrize(
+    ("torso", "shape", "dtype", "normalised"),
+    [
+        ("mlp", (5,), "float32", True),
+        ("mlp", (5,), "float32", False),
+        ("mlp", (4, 3, 3), "uint8", False),
+        ("minatar", (4, 10, 10), "bool", True),
+        ("impala_shallow", (2, 36, 36), "uint8", False),
+        ("impala_deep", (3, 16, 16), "uint8", False),
+    ],
+)
+@torch.no_grad()
+def test_acting_without_calls_of_modules_gives_the_same_bits(
+    torso: str, shape: tuple[int, ...], dtype: PartDtype, normalised: bool
+) -> None:
+    network = build_network(
+        discrete_spec(shape, dtype, 3), torso=torso, lstm=False, lstm_size=0, seed=0,
+        normalise=normalised, layer_norm=normalised,
+    )  # fmt: skip
+    random = np.random.default_rng(0)
+    weights = FlatWeights(network)
+    weights.read_from(random.standard_normal(weights.size).astype(np.float32) ** 2)
+    observation = torch.from_numpy(random.integers(-3 if dtype == "float32" else 0, 9, (6, *shape)).astype(dtype))
+    body = network.torso
+    assert isinstance(body, Torso)
+    expected = body.activations(body.prepare(observation))[-1]
+    assert expected.abs().sum() > 0
+    assert torch.equal(body(observation), expected)
+    seen = []
+    layer = next(part for part in body.modules() if isinstance(part, Dense))
+    layer.linear.register_forward_hook(lambda *_: seen.append(1))
+    body(observation)
+    assert seen, "a hook must not be passed by"
 
 
 class Halves(nn.Module):
