@@ -12,9 +12,9 @@ from urllib.parse import quote, unquote
 
 import yaml
 
+from clearl.records.names import clean_name
 from clearl.records.table import MetricsTable
 from clearl.report.load import load_run
-from clearl.records.names import clean_name
 from clearl.report.retention import forgetting
 from clearl.report.run import Run
 from clearl.storage.files import write_atomically

@@ -13,10 +13,10 @@ import pytest
 from rich.console import Console
 
 from clearl.errors import ReportError
+from clearl.records.names import clean_name
 from clearl.records.schema import METRICS_FILE
 from clearl.report import headline, make_leaderboard, make_report, summarise_runs, summary_table
 from clearl.report.markup import csv_text, latex, markdown, shell_line
-from clearl.records.names import clean_name
 
 NAMES = [
     "a$x_{$b", "$\\frac{1}$", "[/b]", "[bold]x", "<script>alert(1)</script>", "a\nb | c", "=cmd()|'x'!A1", "^~\\{}%&#_",
