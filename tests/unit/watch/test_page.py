@@ -134,6 +134,7 @@ def test_every_panel_tells_what_the_rows_of_a_real_run_say(
         wait_for(lambda: rows(out, "restart"), 120)
         seen = len(rows(out, "train"))
         wait_for(lambda: len(rows(out, "train")) > seen + 10, 120)
+        wait_for(lambda: len({row["segment"] for row in rows(out, "eval") if row.get("switch")}) > 2, 120)
     finally:
         run.kill()
         run.wait()
@@ -408,6 +409,24 @@ def test_a_run_has_the_same_colour_in_every_chart_side_by_side(
     assert page.locator(".head h2").evaluate_all(keyed) == [two, one]
 
 
+def test_names_side_by_side_leave_out_the_directories_of_all(
+    make_run: Callable[..., Path], open_tab: Callable[..., Any], watching: WatchServer
+) -> None:
+    for name in ("study/clear/seed-0", "study/ewc/seed-0"):
+        make_run("clear", 0, name=name, tasks=("a",))
+    page = open_tab(watching.url).page
+    wait_for(lambda: page.locator("#runs li").count() == 2)
+    page.keyboard.press("x")
+    legend = page.locator(".run").first.locator(".legend span")
+    wait_for(lambda: [text.split()[0] for text in legend.all_inner_texts()] == ["clear/seed-0", "ewc/seed-0"])
+    assert page.locator(".head h2").all_inner_texts() == ["study/clear/seed-0", "study/ewc/seed-0"]
+    for names, own in (
+        (["a", "b"], ["a", "b"]), (["x/a", "x/a/b"], ["a", "a/b"]), (["x/a", "x/a"], ["a", "a"]), (["x/y"], ["y"]),
+        (["x/a/s", "y/a/s"], ["x/a/s", "y/a/s"]),
+    ):  # fmt: skip
+        assert page.evaluate("ownParts", names) == own
+
+
 def test_the_ribbon_draws_a_mixture_that_moves(
     make_run: Callable[..., Path], open_tab: Callable[..., Any], watching: WatchServer
 ) -> None:
@@ -452,20 +471,22 @@ def test_charts_that_are_closed_leave_nothing_behind(
     assert page.evaluate("charts") == 0
 
 
-def test_success_and_a_learning_rate_are_drawn_where_there_is_something_to_see(
+def test_success_a_learning_rate_and_replay_are_drawn_where_there_is_something_to_see(
     make_run: Callable[..., Path], open_tab: Callable[..., Any], watching: WatchServer
 ) -> None:
     path = make_run("clear", 0, name="one")
     page = open_tab(watching.url).page
-    add_train_rows(path, range(50, 52), extra={"learning_rate": 0.001})
+    add_train_rows(path, range(50, 52), extra={"learning_rate": 0.001}, replay={"held": 0})
     wait_for(lambda: card(page, "frames per second").is_visible())
     assert not card(page, "success rate of every task").is_visible() and card(page, "learning rate").count() == 0
+    assert card(page, "unrolls in replay").count() == 0
     with MetricsWriter(path) as writer:
         row = eval_row(task="b", frames=5200, mean_return=1.0, episodes=4, updates=1, wall_s=1.0, success_rate=0.75)
         writer.write(row)
     add_train_rows(path, range(53, 55), extra={"learning_rate": 0.0005})
     wait_for(lambda: card(page, "learning rate").count())
     assert card(page, "learning rate").locator(".legend").inner_text() == "0.00050"
+    assert card(page, "unrolls in replay").locator(".legend").inner_text() == "5"
     assert card(page, "success rate of every task").locator(".legend span").all_inner_texts() == ["b 0.75"]
 
 

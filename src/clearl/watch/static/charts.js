@@ -68,7 +68,7 @@ class Chart {
     this.observer.observe(this.plot);
   }
 
-  get height() { return this.options.wide ? 260 : 140; }
+  get height() { return this.options.height ?? (this.options.wide ? 260 : 140); }
 
   /* `marks`: frames with a faint line from top to bottom, such as the switches of tasks. */
   draw(lines, marks = []) {

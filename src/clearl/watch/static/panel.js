@@ -32,7 +32,7 @@ const GROUPS = [
   ["speed, memory and processes", [
     ["frames per second", single("fps")],
     ["policy lag, updates", single("lag_updates")],
-    ["unrolls in replay", single("held")],
+    ["unrolls in replay", single("held"), (values) => values.some(Boolean)],
   ]],
 ];
 
@@ -329,19 +329,28 @@ function makeCompare() {
   return { node: element("article", { class: "run" }, element("h2", { text: "Side by side" }), cards), cards, charts: new Map() };
 }
 
+/* Names without the directories that all of them lie in. */
+function ownParts(names) {
+  const parts = names.map((name) => name.split("/")), least = Math.min(...parts.map((each) => each.length)) - 1;
+  const differ = parts[0].findIndex((part, index) => index >= least || parts.some((each) => each[index] !== part));
+  return parts.map((each) => each.slice(differ).join("/"));
+}
+
 /* A run has the colour of its place among those chosen, whatever tasks it has. */
 function drawCompare() {
   if (!state.compare) return;
   const known = state.chosen.map((id, place) => [state.data.get(id), place]).filter(([run]) => run);
+  if (!known.length) return;
+  const names = new Map(ownParts(known.map(([run]) => run.name)).map((name, index) => [known[index][0].id, name]));
   const tasks = [...new Set(known.flatMap(([run]) => Object.keys(run.evaluations)))];
   for (const task of tasks) {
     if (!state.compare.charts.has(task)) {
-      const chart = new Chart(`return on ${task}`, { sync: "side by side" });
+      const chart = new Chart(`return on ${task}`, { sync: "side by side", height: 220 });
       state.compare.charts.set(task, chart);
       state.compare.cards.append(...tasks.map((each) => state.compare.charts.get(each)?.node).filter(Boolean));
     }
     state.compare.charts.get(task).draw(known.filter(([run]) => run.evaluations[task]).map(([run, place]) => ({
-      label: run.name, colour: colourOf(place), dash: dashOf(place), width: 2, points: run.evaluations[task].frames.length < FEW_POINTS / 3,
+      label: names.get(run.id), colour: colourOf(place), dash: dashOf(place), width: 2, points: run.evaluations[task].frames.length < FEW_POINTS / 3,
       frames: run.evaluations[task].frames, values: run.evaluations[task].values.return ?? run.evaluations[task].frames.map(() => null),
     })));
   }
