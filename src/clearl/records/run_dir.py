@@ -65,8 +65,7 @@ class RunDir:
         """Return the run that `path` holds, with its config and meta data checked."""
         path = Path(path)
         if not holds_run(path):
-            found = f"there is no {META_FILE} in it" if path.exists() else "there is nothing of this name"
-            raise RunDirectoryError(f"{path} holds no run: {found}")
+            raise RunDirectoryError(f"{path} holds no run: {_why_not(path)}")
         run = cls(path)
         _ = run.config_text
         return run
@@ -209,6 +208,14 @@ def locked_directory(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(directory)
+
+
+def _why_not(path: Path) -> str:
+    """Say why a path holds no run."""
+    if not path.exists():
+        return "there is nothing of this name"
+    odd = (path / META_FILE).exists()
+    return f"its {META_FILE} is no regular file" if odd else f"there is no {META_FILE} in it"
 
 
 def holds_run(path: Path) -> bool:

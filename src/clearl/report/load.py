@@ -105,7 +105,7 @@ def _merge(parts: list[Run]) -> Run:
 
 def _run_paths(top: Path) -> Iterator[Path]:
     if not top.is_dir():
-        raise ReportError(f"{top} is not a directory")
+        raise ReportError(f"{top} is {'no directory' if top.exists() else 'not there'}; give run directories")
     for directory, names, files in os.walk(top):
         if METRICS_FILE in files or (META_FILE in files and CONFIG_FILE in files and not _has_parts(directory, names)):
             names.clear()  # nothing below a run is another run

@@ -29,6 +29,15 @@ def test_create_writes_config_and_meta_and_open_reads_them(tmp_path):
     assert (run.checkpoints_path.name, run.replay_path.name) == ("checkpoints", "replay")
 
 
+def test_what_holds_no_run_is_told_as_it_is(tmp_path):
+    for path, said in ((tmp_path / "gone", "nothing of this name"), (tmp_path, "there is no meta.json in it")):
+        with pytest.raises(RunDirectoryError, match=said):
+            RunDir.open(path)
+    os.mkfifo(tmp_path / "meta.json")
+    with pytest.raises(RunDirectoryError, match="its meta.json is no regular file"):
+        RunDir.open(tmp_path)
+
+
 def test_meta_is_json_that_anyone_can_read(tmp_path):
     run = _create(tmp_path)
     assert json.loads((run.path / "meta.json").read_text())["method"] == "clear"

@@ -150,8 +150,11 @@ def test_damaged_rows_are_left_out_and_noted(make_run):
 def test_nothing_to_report_is_an_error(tmp_path):
     with pytest.raises(ReportError, match="no run found"):
         load_runs([tmp_path])
-    with pytest.raises(ReportError, match="not a directory"):
+    with pytest.raises(ReportError, match="absent is not there"):
         load_runs([tmp_path / "absent"])
+    (tmp_path / "file").touch()
+    with pytest.raises(ReportError, match="file is no directory"):
+        load_runs([tmp_path / "file"])
     (tmp_path / "meta.json").write_text("{")
     (tmp_path / "config.yaml").write_text("")
     with pytest.raises(ReportError, match=r"cannot report this run: .*meta\.json"):
