@@ -104,10 +104,7 @@ def _spec_at(run_dir: RunDir, segment: int) -> TaskSpec | None:
 
 
 def parts_of(path: Path, tasks: Sequence[str] = ()) -> dict[Path, tuple[str, ...]]:
-    """Return the run directories in `path`, each with those of `tasks` that it trained.
-
-    One, or one a task if `separate`.
-    """
+    """Return the run directories in `path`, each with its own of the `tasks`: one, or with `separate` one per task."""
     run_dir = RunDir.open(path)
     parts = run_dir.meta.get("parts")
     if not parts:

@@ -78,7 +78,7 @@ def tell_origin(origin: Origin | None) -> None:
 
 
 def check_writable(file: Path) -> None:
-    """Raise an `OSError` before long work where its result could not be written to `file`."""
+    """Raise an `OSError` if `file` cannot be written; called before long work whose result goes there."""
     is_new = not file.exists()
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab"):

@@ -105,7 +105,7 @@ class ActorCritic(nn.Module):
     def __init__(
         self, torso: Torso | PlainTorso, core: LstmCore | None, head: Head, returns: ReturnScale | None = None
     ) -> None:
-        """With `returns`, values are learnt in its unit, and the core sees rewards in it."""
+        """With `returns`, values are learnt in its unit, and rewards reach the core in that unit."""
         super().__init__()
         self.torso, self.core, self.head, self.returns = torso, core, head, returns
         self.core_size = core.state_size if core else 0

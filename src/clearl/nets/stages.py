@@ -109,7 +109,7 @@ class Dense(nn.Module):
         For a few rows the product takes a quarter of the time if the weights lie [in, out].
         """
         with torch.no_grad():
-            columns = self.linear.weight.t().contiguous()  # before the reordering: whole rows move then
+            columns = self.linear.weight.t().contiguous()  # transpose first: the reordering then moves whole rows
             images = len(self.in_shape) == 3
             self._columns = columns.unflatten(0, self.in_shape).permute(1, 2, 0, 3).flatten(0, 2) if images else columns
         norm = None if self.norm is None else (self.out_shape, self.norm.weight, self.norm.bias, self.norm.eps)

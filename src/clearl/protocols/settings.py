@@ -1,7 +1,7 @@
-"""The settings that protocols declare, apart from the protocols themselves as those of methods and suites are.
+"""The settings that protocols declare, in a module of their own like those of methods and suites.
 
-The first line of a docstring is the heading of the settings in `--help`. A protocol of one's own may declare one of
-these classes, or a class that derives from it.
+The first line of a docstring is the heading of the settings in `--help`. Your own protocol may declare one of
+these classes or a subclass.
 """
 
 from __future__ import annotations

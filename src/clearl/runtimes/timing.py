@@ -90,7 +90,7 @@ class TimedSuite:
     def __init__(self, suite: Suite, watch: Measure, building: Callable[[bool], None]) -> None:
         self.name, self.tasks, self.spec = suite.name, suite.tasks, suite.spec
         self._suite, self._watch, self._building = suite, watch, building
-        if isinstance(suite, ChangesInPlay):  # who asks for a capability asks this suite, not the one inside
+        if isinstance(suite, ChangesInPlay):  # callers look for capabilities here, not in the suite inside
             self.changes_in_play, self.change = suite.changes_in_play, partial(self._change, suite.change)
 
     def mask(self, task: str) -> np.ndarray:

@@ -98,7 +98,7 @@ class MiniGridSuite:
         return Scene(envs, lambda frame: envs.draw(0))
 
     def render(self, task: str, frame: np.ndarray) -> np.ndarray:
-        """Return the agent's view, itself at the bottom in the middle.
+        """Return the agent's view; the agent is at the bottom, in the middle.
 
         Objects in their colour, doors and walls as frames.
         """

@@ -23,7 +23,7 @@ def describe_env(task: str) -> list[str]:
 
 
 def called(part: ObservationPart) -> str:
-    """Return what messages call a part: the keys that lead to it."""
+    """Return the name of a part for messages: the keys that lead to it."""
     return f"observation {'/'.join(map(str, part.path))!r}" if part.path else "observation"
 
 

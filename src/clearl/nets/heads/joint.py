@@ -45,7 +45,7 @@ class Joint:
         return torch.cat([choices.mode().to(likeliest.dtype), likeliest], -1)
 
     def fisher_roots(self, uniform: Tensor) -> Tensor:
-        """Those of both: independent parts have no joint information."""
+        """Return the roots of both parts: independent parts have no joint information."""
         choices, reals = self._parts
         roots = choices.fisher_roots(uniform[..., : self._count]), reals.fisher_roots(uniform[..., self._count :])
         return torch.cat(roots, -1)
