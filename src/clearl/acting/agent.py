@@ -20,6 +20,8 @@ from clearl.seeding import generator
 from clearl.spaces import TaskSpec
 from clearl.tasks.observations import TaskObservations
 
+_TASKS_SHOWN = 5
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -52,6 +54,11 @@ class Agent:
         self.reward_clip = reward_clip
         self._rng = generator(seed, "agent")
         self.reset()
+
+    def __repr__(self) -> str:
+        shown = [*self.tasks][:_TASKS_SHOWN] + ["..."] * (len(self.tasks) > _TASKS_SHOWN)
+        origin = f"; {self.origin}" if self.origin else ""
+        return f"Agent({', '.join(shown) or 'tasks unknown'}{origin})"
 
     def reset(self) -> None:
         """Forget the episode so far."""

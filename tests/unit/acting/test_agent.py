@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-from clearl.acting.agent import Agent
+from clearl.acting.agent import Agent, Origin
 from clearl.acting.agent_tasks import AgentTask, tasks_from_json, tasks_to_json
 from clearl.errors import ConfigError, CorruptFileError, UnknownNameError
 from clearl.nets.network import build_network
@@ -31,6 +32,16 @@ def test_a_continuous_action_comes_as_the_environment_takes_it() -> None:
     action = agent.act(np.zeros(3))
     assert action.shape == (1,) and action.dtype == np.float32 and -2 <= action[0] <= 2
     assert agent.act(np.zeros(3), deterministic=True) == agent.act(np.zeros(3), deterministic=True)
+
+
+def test_it_is_shown_as_its_tasks_and_the_checkpoint_that_it_comes_from() -> None:
+    agent = an_agent(few=spaces.Discrete(2), many=spaces.Discrete(6))
+    assert repr(agent) == "Agent(few, many)"
+    agent.origin = Origin(Path("runs/a/checkpoints/checkpoint-00000002"), 240_640)
+    assert repr(agent) == "Agent(few, many; runs/a/checkpoints/checkpoint-00000002, after 240,640 frames)"
+    assert repr(Agent(agent.network, agent.spec, reward_clip="none")) == "Agent(tasks unknown)"
+    one = spaces.Discrete(2)
+    assert repr(an_agent(a=one, b=one, c=one, d=one, e=one, f=one)) == "Agent(a, b, c, d, e, ...)"
 
 
 def test_a_batch_gets_as_many_actions() -> None:
