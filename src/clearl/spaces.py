@@ -81,6 +81,11 @@ class ObservationSpec:
         """Shape of each part as the network sees it: the stack is folded into the first axis."""
         return {name: (self.stack_of(name) * part.shape[0], *part.shape[1:]) for name, part in self.parts.items()}
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one observation, with the frames of its stack."""
+        return sum(math.prod(shape) * np.dtype(self.parts[name].dtype).itemsize for name, shape in self.shapes.items())
+
     def _record(self, shapes: dict[str, tuple[int, ...]]) -> np.dtype:
         fields = [(field_name(name), part.dtype, shapes[name]) for name, part in self.parts.items()]
         flags = [(MASK_FIELD, "bool", (self.mask_size,))] if self.mask_size else []

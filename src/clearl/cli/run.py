@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +19,8 @@ from clearl.plugins import import_asked, import_plugins, named_modules
 from clearl.records.run_dir import RunDir
 from clearl.records.shield import Shield
 from clearl.runtimes.host import quick_imports
-from clearl.runtimes.local.processes import prewarm
+from clearl.runtimes.local.processes import prewarm, workers_of
+from clearl.suites import SUITES, KnowsSpec
 
 if TYPE_CHECKING:
     from clearl.tasks.plan import Plan
@@ -128,7 +130,7 @@ def train(config: RunConfig, out: str, **options: Any) -> int:
     """Train into `out` and say how it ended; return the exit code."""
     if options.get("console"):
         _announce(out)
-    with prewarm(config, _FACTORY_ENTRY):
+    with prewarm(config, _FACTORY_ENTRY, partial(_workers, config)):
         with quick_imports():
             from clearl.experiment import run
 
@@ -139,6 +141,13 @@ def train(config: RunConfig, out: str, **options: Any) -> int:
     state = "finished" if result.trained else "finished already, nothing to do"
     tell(f"{state}: {out} (clearl report {shlex.quote(out)} draws it)")
     return 0
+
+
+def _workers(config: RunConfig) -> int | None:
+    """Return the number of workers that a run will have, where its suite tells before it is made."""
+    with quick_imports():
+        suite = SUITES.get(config.suite.partition(":")[0])
+        return workers_of(config, suite.spec_for(config), suite) if isinstance(suite, KnowsSpec) else None
 
 
 def _announce(out: str) -> None:

@@ -22,7 +22,7 @@ from clearl.reproduce import tied
 from clearl.reproduce.catalog import FORGETS
 from clearl.reproduce.planned import PlannedRun, config_path, forget_commands, plain_frames, run_command
 from clearl.runtimes.host import ALLOCATOR_ENVIRONMENT, StopFlag, stop_on_signals
-from clearl.runtimes.local.processes import SLOTS_IF_SMALL
+from clearl.runtimes.local.processes import least_workers
 from clearl.storage.files import write_atomically
 
 
@@ -121,7 +121,7 @@ def default_jobs(runs: Sequence[PlannedRun], cores: int) -> int:
 def _processes(config: RunConfig, cores: int) -> int:
     if config.runtime == "inline":
         return 1
-    return 1 + (config.workers or max(1, min(cores - 1, config.slots // SLOTS_IF_SMALL)))
+    return 1 + (config.workers or least_workers(cores, config.slots))
 
 
 def _short(run: PlannedRun) -> str:

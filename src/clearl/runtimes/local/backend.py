@@ -5,49 +5,27 @@ from __future__ import annotations
 import selectors
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from math import prod
-
-import numpy as np
 
 from clearl.runtimes.backend import Wake
-from clearl.runtimes.host import cores, keep_freed_memory
-from clearl.runtimes.local.processes import SLOTS_IF_SMALL, LocalProcess, ProcessPool, process_pool
+from clearl.runtimes.host import keep_freed_memory
+from clearl.runtimes.local.processes import LocalProcess, ProcessPool, process_pool, workers_of
 from clearl.runtimes.local.shared_memory import SharedBlock, SharedPairs, SharedWeights
 from clearl.runtimes.loop import run_loop
 from clearl.runtimes.runtime import RunContext, RunSpec
-from clearl.spaces import TaskSpec
-from clearl.tasks.suite import StepsSlowly
 from clearl.unroll import UnrollLayout
-
-_SMALL_BYTES = 4096
 
 
 def run_local(spec: RunSpec) -> None:
     """Train with worker processes; children never outlive this call."""
     keep_freed_memory()
-    pool = process_pool(spec.config, spec.factory_entry)  # they import while the learner is built
+    suite = None if spec.factory is None else spec.factory.suite
+    count = None if suite is None else workers_of(spec.config, suite.spec, suite)
+    pool = process_pool(spec.config, spec.factory_entry, lambda: count)  # they import while the learner is built
     try:
         with spec.open() as context, closing(LocalBackend(context, pool)) as backend:
             run_loop(backend, context)
     finally:
         pool.close()
-
-
-def default_workers(cores: int, slots: int, spec: TaskSpec, *, slow_steps: bool = False) -> int:
-    """Return how many workers keep the cores busy beside the learner.
-
-    A worker's step has a fixed cost, whatever the number of its slots. Where observations are small that cost
-    dominates, and few workers with many slots do better: the 32 unrolls of an update on MinAtar's Breakout cost one
-    worker 22 ms of CPU and two 32, beside 16 for the update. With large observations the fixed cost is small, and so
-    it is beside the steps of a physics engine: on HalfCheetah two workers made 1.2 times the frames of one on 2 cores.
-    """
-    observation = spec.observation
-    nbytes = sum(
-        prod(shape) * np.dtype(observation.parts[name].dtype).itemsize for name, shape in observation.shapes.items()
-    )
-    if nbytes <= _SMALL_BYTES and not slow_steps:
-        return max(1, min(cores - 1, slots // SLOTS_IF_SMALL))
-    return max(1, min(cores, slots // 4))
 
 
 class LocalBackend:
@@ -57,10 +35,7 @@ class LocalBackend:
 
     def __init__(self, context: RunContext, pool: ProcessPool) -> None:
         suite = context.factory.suite
-        self.workers = context.config.workers or default_workers(
-            cores(), context.config.slots, context.factory.layout.spec,
-            slow_steps=isinstance(suite, StepsSlowly) and suite.slow_steps,
-        )  # fmt: skip
+        self.workers = workers_of(context.config, suite.spec, suite)
         self.evaluators: Sequence[tuple[str, ...]] = [context.plan.evaluate]
         self._selector = selectors.DefaultSelector()
         self._idle = pool

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from clearl.runtimes.local.backend import default_workers
+from clearl.runtimes.local.processes import default_workers
 from clearl.spaces import TaskSpec, discrete_spec
 from clearl.suites import SUITES
 from clearl.tasks.suite import StepsSlowly
