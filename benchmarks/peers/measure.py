@@ -251,7 +251,9 @@ def measured(name: str, seconds: float) -> dict[str, Any]:
         row["version"] = metadata.version(package)
         row["frames_per_s"], row["settings"] = measure(seconds)
     except Exception as error:  # noqa: BLE001 - whatever it is, the table says so
-        row["error"] = f"does not run: {type(error).__name__}: {(str(error).strip() or '-').splitlines()[0]}"
+        lines = (str(error).strip() or "-").splitlines()
+        said = lines[-1] if "Traceback" in lines[0] else lines[0]
+        row["error"] = f"does not run: {type(error).__name__}: {said}"
     return row
 
 
