@@ -124,7 +124,7 @@ def test_acting_without_calls_of_modules_gives_the_same_bits(
     )  # fmt: skip
     random = np.random.default_rng(0)
     weights = FlatWeights(network)
-    weights.read_from(random.standard_normal(weights.size).astype(np.float32) ** 2)
+    weights.read_from(random.standard_normal(weights.size).astype(np.float32))
     observation = torch.from_numpy(random.integers(-3 if dtype == "float32" else 0, 9, (6, *shape)).astype(dtype))
     body = network.torso
     assert isinstance(body, Torso)
