@@ -113,13 +113,13 @@ class PreparedBackend:
         self._due: list[tuple[float, int, PreparedChild]] = []
         self._asked = 0
 
-    def take(self, wake: Wake) -> PreparedChild:
+    def take(self, wake: Wake, *, background: bool) -> PreparedChild:
         child = PreparedChild(self, self._unroll_s)
         self.children.append(child)
         self._wakes[child] = wake
         return child
 
-    def prepare(self) -> None: ...
+    def prepare(self, *, background: bool) -> None: ...
 
     def unregister(self, child: PreparedChild) -> None:
         self._wakes.pop(child, None)
