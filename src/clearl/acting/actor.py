@@ -148,8 +148,10 @@ class Actor:
         after, frames = t + self.layout.spec.observation.stack, whole(rows.frames)
         for group in self._environments.groups:
             slots = group.index
-            with self._environments.faults_named(group.slots):
+            try:
                 step = group.envs.step(rows.action[slots, t])
+            except EnvironmentFaultError as fault:
+                raise self._environments.named(fault, group.slots) from fault
             frames[slots, after] = whole(step.frames)
             rows.first[slots, after] = step.first
             rows.reward[slots, t] = step.reward

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -101,13 +100,9 @@ class SlotEnvironments:
         for task in list(self._made):
             self._close_task(task)
 
-    @contextmanager
-    def faults_named(self, slots: np.ndarray) -> Iterator[None]:
-        """Name faults by the slots of the run, which the user knows, instead of places in the batch."""
-        try:
-            yield
-        except EnvironmentFaultError as fault:
-            raise fault.in_slot(self._slots[slots[fault.slot]]) from fault
+    def named(self, fault: EnvironmentFaultError, slots: np.ndarray) -> EnvironmentFaultError:
+        """Name a fault by the slot of the run, which the user knows, instead of the place in the batch."""
+        return fault.in_slot(self._slots[slots[fault.slot]])
 
     def take_faults(self) -> list[EnvironmentFaultError]:
         """Return the faults since the last call after which environments were rebuilt, with the slots of the run."""
@@ -117,7 +112,7 @@ class SlotEnvironments:
         return faults
 
     def _note_faults(self, envs: Envs, slots: np.ndarray) -> None:
-        self._faults += [fault.in_slot(self._slots[slots[fault.slot]]) for fault in take_faults(envs)]
+        self._faults += [self.named(fault, slots) for fault in take_faults(envs)]
 
     def _changed(self, slot: int, seat: tuple[Group, int], task: str, change: ChangeEnvs) -> tuple[Group, int]:
         """Take one environment out of its group, as one of `task`."""
@@ -160,16 +155,18 @@ class SlotEnvironments:
         self.starts += 1
         seed = derive(self._seed, "start", self._slots[0], self.starts, task)
         if not isinstance(envs, BundledEnvs):
-            with self.faults_named(slots):
-                started = envs.reset(seed=seed)
-            self._note_faults(envs, slots)
-            return started
-        frames = []
-        for i, (single, _) in enumerate(envs.seats):
-            with self.faults_named(slots[i : i + 1]):
-                frames.append(single.reset(seed=derive(seed, i)))
-            self._note_faults(single, slots[i : i + 1])
-        return np.concatenate(frames)
+            return self._reset(envs, slots, seed)
+        return np.concatenate(
+            [self._reset(one, slots[i : i + 1], derive(seed, i)) for i, (one, _) in enumerate(envs.seats)]
+        )
+
+    def _reset(self, envs: Envs, slots: np.ndarray, seed: int) -> np.ndarray:
+        try:
+            frames = envs.reset(seed=seed)
+        except EnvironmentFaultError as fault:
+            raise self.named(fault, slots) from fault
+        self._note_faults(envs, slots)
+        return frames
 
     def _vector(self, task: str, count: int) -> Envs:
         """Return environments for slots that switch to a task together, where no other slot plays it."""
