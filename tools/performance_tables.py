@@ -1,7 +1,8 @@
 """Writes the measured tables and figures of the docs: `python tools/performance_tables.py [DIRECTORY OF JSON FILES]`.
 
 Reads bench.json (`make bench`), check.json (`python -m benchmarks.check --json build/check.json`), growth.json
-(`python -m benchmarks.growth`), ray.json (`python -m benchmarks.ray`) and peers/peers.json (`benchmarks/peers/run.sh`)
+(`python -m benchmarks.growth`), ray.json (`python -m benchmarks.ray`), peers/peers.json and peers/robot.json
+(`benchmarks/peers/run.sh`)
 as far as they are there, replaces what stands between the marks of docs/performance.md and docs/scale.md, and draws
 docs/performance/*.svg.
 """
@@ -203,6 +204,7 @@ TABLES: dict[str, tuple[str, Make, tuple[str, ...]]] = {
     "projection": ("growth.json", projection_table, ("paper",)),
     "gpu": ("growth.json", gpu_table, ("operations",)),
     "peers": ("peers/peers.json", peers_table, ()),
+    "peers on a robot": ("peers/robot.json", peers_table, ()),
     "scale": ("ray.json", scale_table, ()),
 }
 """By mark: the file, the function that makes the table, and the sections of which the file must hold one."""
