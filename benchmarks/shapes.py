@@ -2,7 +2,8 @@
 
 `Parts-v0` and `Whole-v0` cost nearly nothing, so that everything that is done with an observation counts.
 `RobotParts-v0` and `RobotWhole-v0` are MuJoCo's HalfCheetah with a goal: the step of a real simulator.
-Views of one array are all that a Dict costs these environments themselves.
+Both of a pair make the same views of one array, and differ only in what they return: what an environment itself pays
+for a Dict is left out.
 """
 
 from __future__ import annotations
@@ -23,17 +24,15 @@ class Shown:
 
     def __init__(self, sizes: dict[str, int], parts: bool) -> None:
         ends = np.cumsum(list(sizes.values())).tolist()
-        self._places = [
-            (name, slice(end - size, end)) for (name, size), end in zip(sizes.items(), ends, strict=True)
-        ] if parts else None  # fmt: skip
+        self._places = [(name, slice(end - size, end)) for (name, size), end in zip(sizes.items(), ends, strict=True)]
+        self._parts = parts
         self.count = ends[-1]
         boxes: dict[str, Any] = {name: Box(-np.inf, np.inf, (size,), np.float32) for name, size in sizes.items()}
         self.space: Any = Dict(boxes) if parts else Box(-np.inf, np.inf, (self.count,), np.float32)
 
     def show(self, numbers: np.ndarray) -> Any:
-        if self._places is None:
-            return numbers
-        return {name: numbers[place] for name, place in self._places}
+        views = {name: numbers[place] for name, place in self._places}
+        return views if self._parts else numbers
 
 
 class Walk(gymnasium.Env[Any, Any]):
