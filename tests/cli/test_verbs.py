@@ -52,6 +52,21 @@ def test_a_runs_config_file_starts_the_same_run_elsewhere(run_dir: Path, tmp_pat
     assert (out / "config.yaml").read_text() == (run_dir / "config.yaml").read_text()
 
 
+def test_the_first_line_is_shown_before_the_imports_and_the_title_names_nothing_twice(tmp_path: Path):
+    flags = [flag for flag in TINY if flag != "--quiet"]
+    script = (
+        "import builtins, sys; from clearl.cli.main import main; write = sys.stdout.write\n"
+        "def first(text):\n"
+        "    sys.stdout.write = write; assert 'torch' not in sys.modules; return write(text)\n"
+        f"sys.stdout.write = first; sys.exit(main(['run', *{flags}, '--arm', 'sequential', '--out', 'here']))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "here: starting"
+    assert any(line.startswith("sequential on minatar: ") for line in lines), lines
+
+
 def test_eval_plays_every_task(run_dir: Path, tmp_path: Path, capsys):
     file = tmp_path / "scores.json"
     assert main(["eval", str(run_dir), "--episodes", "3", "--json", str(file)]) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,18 @@ def test_what_does_not_touch_learning_may_change_and_stays_changed(broken: Path,
     changed = RunDir.open(broken)
     assert from_yaml(changed.config_text).eval_every_frames == 100
     assert changed.meta["arm"] == "a new name"
+
+
+def test_workers_device_and_mirrors_may_change(broken: Path) -> None:
+    shutil.rmtree(broken)
+    crash(replace(CONFIG, runtime="local", workers=1), broken, at=lambda row: row["kind"] == "train")
+    flags = ["--workers", "2", "--device", "cpu", "--tensorboard"]
+    assert main(["resume", str(broken), "--quiet", *flags]) == 0
+    changed = from_yaml(RunDir.open(broken).config_text)
+    assert (changed.workers, changed.device, changed.tensorboard) == (2, "cpu", True)
+    assert state(broken)["finished"] and list(broken.rglob("*tfevents*"))
+    seconds = [row["seconds"] for row in rows(broken, "train") if "seconds" in row]
+    assert "worker-1" in seconds[-1]
 
 
 def test_a_finished_run_takes_another_name_for_reports(broken: Path, tmp_path: Path, capsys) -> None:

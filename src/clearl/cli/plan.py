@@ -34,7 +34,8 @@ def _heading(plan: Plan) -> str:
     again = ", over and over" if plan.forever else ""
     if plan.forever and plan.past_segments:
         again += f" from segment {plan.past_segments + 1}"
-    return f"{plan.name}: {count}, {length}{again}; {len(plan.evaluate)} tasks are evaluated"
+    evaluated = "1 task is evaluated" if len(plan.evaluate) == 1 else f"{len(plan.evaluate)} tasks are evaluated"
+    return f"{plan.name}: {count}, {length}{again}; {evaluated}"
 
 
 def _columns(plan: Plan) -> Iterator[tuple[Segment, float]]:

@@ -38,6 +38,8 @@ class _Measurement:
     """One measured block; a class, since a generator's context costs a microsecond more, some times a step."""
 
     __slots__ = ("_name", "_outside", "_started", "_watch")
+    _outside: float
+    _started: float
 
     def __init__(self, watch: Stopwatch, name: str) -> None:
         self._watch, self._name = watch, name

@@ -219,3 +219,8 @@ def test_baseline_is_clear_without_replay() -> None:
     baseline = Baseline.from_config(config)
     assert baseline.replay_fraction == 0
     assert baseline.weights() == Clear.from_config(config).weights()
+
+
+@pytest.mark.parametrize("method", [Clear, Baseline])
+def test_a_weight_has_the_same_default_in_the_method_and_in_the_settings(method: type[Clear | Baseline]) -> None:
+    assert method().weights() == method.from_config(RunConfig()).weights()

@@ -172,6 +172,8 @@ def test_rows_of_training_grow_with_the_logarithm_of_the_length() -> None:
 def test_the_drawing_has_a_line_for_each_task() -> None:
     drawing = draw_plans([plan_of("overlap", cycles=1)], plain=True)
     assert drawing.splitlines()[0] == "overlap: 6 segments, 3,000 frames; 3 tasks are evaluated"
+    alone = replace(plan_of("overlap", cycles=1), evaluate=("a",))
+    assert draw_plans([alone], plain=True).splitlines()[0].endswith("; 1 task is evaluated")
     lines = {line.split("|")[0].strip(): line.split("|")[1] for line in drawing.splitlines()[1:]}
     assert lines.keys() == set(TASKS) and {len(line) for line in lines.values()} == {72}
     assert lines["a"].startswith("#" * 11) and lines["c"].endswith("#" * 24)

@@ -85,3 +85,17 @@ def test_scores_that_only_fall_have_no_mean_to_draw(
     arms_of(run_factory(tmp_path), TASKS, lambda share: -1000 - 2000 * share)
     make_report([tmp_path], tmp_path / "report")
     assert "cumulative-bars" not in figures
+
+
+def test_a_legend_of_several_rows_is_read_from_left_to_right() -> None:
+    from matplotlib.figure import Figure
+
+    from clearl.report.figures import _legend
+
+    names = [f"arm number {number} with a long name" for number in range(7)]
+    figure = Figure(figsize=(9, 5))
+    _legend(figure, [(name, "#000000") for name in names], columns=3, width=3.0)
+    places = {text.get_text(): box for text, box in texts_of(figure)}
+    heights = sorted({round(places[name].y0) for name in names}, reverse=True)
+    assert 1 < len(heights) < len(names)
+    assert sorted(names, key=lambda name: (heights.index(round(places[name].y0)), places[name].x0)) == names
