@@ -7,7 +7,7 @@ from torch import Tensor
 from clearl.errors import ConfigError
 from clearl.nets.network import ActorCritic, StepInput, StepOutput, build_network
 from clearl.nets.torsos import TORSOS
-from clearl.spaces import TaskSpec, discrete_spec
+from clearl.spaces import ActionSpec, ObservationSpec, PartSpec, TaskSpec, discrete_spec
 
 SPECS = {
     "mlp": discrete_spec((7,), "float32", 3),
@@ -135,6 +135,22 @@ def test_only_the_lstm_sees_last_action_and_reward() -> None:
             inputs._replace(last_reward=inputs.last_reward + 1),
         ):
             assert torch.equal(net.unroll(changed, state).policy, base) is not lstm
+
+
+def test_the_lstm_sees_every_number_of_a_continuous_last_action() -> None:
+    spec = TaskSpec(ObservationSpec({"": PartSpec((3,), "float32")}), ActionSpec((2,), (True, False)))
+    net = build_network(spec, torso="mlp", lstm=True, lstm_size=16, seed=0)
+    with torch.no_grad():
+        net.policy.weight.mul_(100)
+    last_action = torch.zeros(STEPS, BATCH, 3)
+    first = torch.zeros(STEPS, BATCH, dtype=torch.bool)
+    inputs = StepInput(torch.zeros(STEPS, BATCH, 3), last_action, torch.zeros(STEPS, BATCH), first)
+    state = torch.zeros(BATCH, net.core_size)
+    base = net.unroll(inputs, state).policy
+    for number in range(3):
+        changed = last_action.clone()
+        changed[..., number] = 1
+        assert not torch.equal(net.unroll(inputs._replace(last_action=changed), state).policy, base)
 
 
 @pytest.mark.parametrize("lstm", [False, True])
