@@ -149,17 +149,18 @@ def test_what_would_never_learn_a_scale_is_refused() -> None:
         )  # fmt: skip
 
 
-def test_replay_holds_rewards_as_the_environment_gave_them(tmp_path: Path) -> None:
+def test_replay_holds_rewards_and_observations_as_the_environment_gave_them(tmp_path: Path) -> None:
     config = RunConfig(
         suite="gym:Pendulum-v1", runtime="inline", slots=2, batch_unrolls=2, unroll_steps=10, frames_per_visit=200,
         eval_every_frames=1000, eval_episodes=1, eval_max_steps=3, buffer_frames=200, replay_store="disk",
-        scale_returns=True,
+        scale_returns=True, normalise_observations=True,
     )  # fmt: skip
     run(config, tmp_path / "run", console=False)
     checked = 0
     for shard in shards(tmp_path / "run", config):
         for unroll in contents(shard).values():
             cos, sin, speed = unroll.frames[:-1].T
+            np.testing.assert_allclose(cos**2 + sin**2, 1, rtol=1e-5)
             torque = 2 * np.tanh(unroll.action[:, 0])
             expected = -(np.arctan2(sin, cos) ** 2 + 0.1 * speed**2 + 0.001 * torque**2)
             np.testing.assert_allclose(unroll.reward[unroll.valid], expected[unroll.valid], rtol=1e-3, atol=1e-3)
