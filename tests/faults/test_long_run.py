@@ -49,8 +49,8 @@ def watch(config: RunConfig, out: Path, *, every_s: float) -> dict[str, list[Sam
 def growth_per_million(samples: list[Sample]) -> float:
     """Bytes by which the resident memory grows in a million frames of the second half.
 
-    From its first eighth to its last: the heap grows in steps of half a megabyte, where a hole that large has been
-    used up by smaller unrolls, and a shorter distance would make one such step look like a slope.
+    From its first eighth to its last: the heap grows in steps, most of half a megabyte and one of 2.6, and a shorter
+    distance would make one such step look like a slope.
     """
     half = samples[-1].frames / 2
     early = [sample for sample in samples if half <= sample.frames < 1.125 * half]
@@ -93,9 +93,9 @@ def test_a_run_holds_no_more_at_its_end_than_in_its_middle(tmp_path: Path, recor
 
 @pytest.mark.faults
 @pytest.mark.timeout(1500)
-def test_four_million_frames(tmp_path: Path, record_property: Record) -> None:
+def test_eight_million_frames(tmp_path: Path, record_property: Record) -> None:
     config = small_config(
-        runtime="local", workers=2, tasks=("breakout", "asterix"), cycles=4, frames_per_visit=500_000, slots=32,
+        runtime="local", workers=2, tasks=("breakout", "asterix"), cycles=8, frames_per_visit=500_000, slots=32,
         batch_unrolls=32, unroll_steps=20, buffer_frames=200_000, eval_every_frames=50_000, eval_episodes=8,
         eval_max_steps=500, checkpoint_every_frames=100_000, record_every_updates=20,
     )  # fmt: skip
