@@ -28,6 +28,8 @@ EXPERIMENTS = (
     "e6-atari",
 )  # fmt: skip
 """Experiments whose runs are ranked once their rows are archived."""
+LONGER = {"e2-short": ("e2-games",), "e4-short": ("e4-visits", "e4-recurrent"), "e4-visits": ("e4-recurrent",)}
+"""Longer forms of an experiment: once one has finished, the shorter form is no longer ranked."""
 COMMAND = "clearl leaderboard runs/evidence/runs --out leaderboard"
 NOTE = """
 The runs are those of {names}, whose rows ship in `experiments/rows` ([Results](README.md) has the conditions).
@@ -44,6 +46,9 @@ def unpack_finished(archives: Path, out: Path) -> list[str]:
             shutil.rmtree(out / "runs" / name)
         elif archive.is_file():
             names.append(name)
+    for name in [name for name in names if not {*LONGER.get(name, ())}.isdisjoint(names)]:
+        shutil.rmtree(out / "runs" / name)
+        names.remove(name)
     return names
 
 

@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import paired_arms
@@ -86,12 +88,13 @@ def _planned(name: str, sequence: str, seeds: int | None) -> list[PlannedRun]:
 
 
 def _sequence(out: Path, planned: list[PlannedRun], report: Path, target: Path, title: str) -> list[str]:
+    summary = json.loads((report / "summary.json").read_text(encoding="utf-8"))
+    check_complete(summary, _finished(out, planned), report)
     place = target / report.name
     for part in ("figures", "tables"):
         shutil.copytree(report / part, place / part, ignore=shutil.ignore_patterns("paper-*", "*.png"))
     for file in ("summary.json", "findings.json"):
         shutil.copy(report / file, place / file)
-    summary = json.loads((report / "summary.json").read_text(encoding="utf-8"))
     findings = json.loads((report / "findings.json").read_text(encoding="utf-8"))
     lines = [f"## {title}", "", f"{summary['headline']}", "", _effort(out, planned), ""]
     lines += [*(f"- {note}" for note in summary["notes"]), ""] if summary["notes"] else []
@@ -103,6 +106,14 @@ def _sequence(out: Path, planned: list[PlannedRun], report: Path, target: Path, 
         if path.exists():  # a task that stands alone is never away, and so there is nothing to keep
             lines += [f"### {table.capitalize()}", "", path.read_text(encoding="utf-8"), ""]
     return [*lines, *_by_cycle(out, planned), *_findings(findings)]
+
+
+def check_complete(summary: Mapping[str, Any], finished: Sequence[PlannedRun], report: Path) -> None:
+    """End with a message if more runs have finished than the report was made of."""
+    reported = sum(len(content["seeds"]) for content in summary["arms"].values())
+    if reported < len(finished):
+        remedy = "give the command that made it again"
+        sys.exit(f"{report} was made of {reported} runs, and {len(finished)} have finished since; {remedy}")
 
 
 def _finished(out: Path, planned: list[PlannedRun]) -> list[PlannedRun]:

@@ -47,6 +47,13 @@ def test_an_experiment_that_has_not_finished_is_not_ranked(tmp_path: Path) -> No
     assert board.unpack_finished(tmp_path / "rows", out) == [] and not list((out / "runs").iterdir())
 
 
+def test_a_short_form_is_not_ranked_beside_its_longer_one(tmp_path: Path) -> None:
+    names = board.unpack_finished(board.ARCHIVES, tmp_path)
+    assert "e4-visits" in names and "e4-short" not in names
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == sorted(names)
+    assert {*board.LONGER} | {longer for forms in board.LONGER.values() for longer in forms} <= {*board.EXPERIMENTS}
+
+
 RUNS = {"e1/a/seed-0": "seed: 0", "e3/a/seed-0": "seed: 0\ndrift_applied: reset", "e3/a/seed-1": "seed: 1"}
 """The second spells out the default of a setting that is newer than the first."""
 

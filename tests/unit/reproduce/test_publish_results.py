@@ -19,7 +19,9 @@ def report(out: Path, sequence: str, headline: str) -> None:
     for folder in ("figures", "tables"):
         (place / folder).mkdir(parents=True)
     (place / "figures" / "retention.svg").write_text(headline)
-    (place / "summary.json").write_text(json.dumps({"headline": headline, "notes": []}))
+    (place / "summary.json").write_text(
+        json.dumps({"headline": headline, "notes": [], "arms": {"clear": {"seeds": [0]}}})
+    )
     (place / "findings.json").write_text("[]")
 
 
@@ -51,3 +53,10 @@ def test_a_sequence_that_is_published_anew_is_replaced(results: Path, tmp_path: 
     page = (results / "README.md").read_text()
     assert "After." in page and "Before." not in page and "commit0" not in page
     assert (results / "control-schemes" / "figures" / "retention.svg").read_text() == "After."
+
+
+def test_a_report_that_is_older_than_finished_runs_is_not_published(results: Path, tmp_path: Path) -> None:
+    runs = publish_results.planned_runs("control", "laptop")[:2]
+    publish_results.check_complete({"arms": {"a": {"seeds": [0]}, "b": {"seeds": [1]}}}, runs, tmp_path)
+    with pytest.raises(SystemExit, match="made of 1 runs, and 2 have finished since"):
+        publish_results.check_complete({"arms": {"a": {"seeds": [0]}}}, runs, tmp_path)
