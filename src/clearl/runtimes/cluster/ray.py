@@ -8,6 +8,7 @@ import os
 import secrets
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,15 +50,16 @@ def connected(address: str | None, *, cpus: int) -> Iterator[None]:
     other users of the machine could run code as this user; Ray's own token lies in a file that they may be able to
     read.
     """
+    joined = sys.modules.get("ray")
+    if joined is not None and joined.is_initialized():
+        yield  # in the environment as it is: nodes may be added from this process
+        return
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     with _environment({**_QUIET, **({} if address else _OUR_OWN | token)}):
         try:
             import ray
         except ImportError:
             raise MissingExtraError("runtime ray", "ray", "install it with: pip install 'clearl[ray]'") from None
-        if ray.is_initialized():
-            yield
-            return
         options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": logging.ERROR}
         if address is None:
             options |= {"address": "local", "num_cpus": cpus, "include_dashboard": False}

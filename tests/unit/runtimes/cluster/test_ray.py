@@ -56,6 +56,8 @@ def test_a_ray_of_our_own_lets_nobody_in_without_its_token(
     with connected(None, cpus=1):
         address = ray.get_runtime_context().gcs_address
         assert not any(name.startswith("RAY_AUTH") for name in os.environ), "what an environment starts need not know"
+        with connected(None, cpus=1):
+            assert not any(name.startswith("RAY_AUTH") for name in os.environ), "nor does a node that joins later"
         friend = knock(address, tmp_path, **token)
         strangers = [
             knock(address, tmp_path, RAY_AUTH_MODE="disabled"),
