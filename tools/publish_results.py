@@ -97,11 +97,12 @@ def _sequence(out: Path, planned: list[PlannedRun], report: Path, target: Path, 
         shutil.copy(report / file, place / file)
     findings = json.loads((report / "findings.json").read_text(encoding="utf-8"))
     lines = [f"## {title}", "", f"{summary['headline']}", "", _effort(out, planned), ""]
-    lines += [*(f"- {note}" for note in summary["notes"]), ""] if summary["notes"] else []
+    notes = [note.replace(f"{out.absolute()}/", "") for note in summary["notes"]]  # no path of this machine
+    lines += [*(f"- {note}" for note in notes), ""] if notes else []
     for figure in FIGURES:
         if (report / "figures" / f"{figure}.svg").exists():
             lines += [f"![{figure}]({report.name}/figures/{figure}.svg)", ""]
-    for table in ("cumulative", "kept", "final"):
+    for table in ("cumulative", "kept", "final", "success"):
         path = report / "tables" / f"{table}.md"
         if path.exists():  # a task that stands alone is never away, and so there is nothing to keep
             lines += [f"### {table.capitalize()}", "", path.read_text(encoding="utf-8"), ""]
