@@ -2,9 +2,8 @@
 
 Reads bench.json (`make bench`), check.json (`python -m benchmarks.check --json build/check.json`), growth.json
 (`python -m benchmarks.growth`), ray.json (`python -m benchmarks.ray`), peers/peers.json and peers/robot.json
-(`benchmarks/peers/run.sh`)
-as far as they are there, replaces what stands between the marks of docs/performance.md and docs/scale.md, and draws
-docs/performance/*.svg.
+(`benchmarks/peers/run.sh`) as far as they are there, replaces what stands between the marks of docs/performance.md and
+docs/scale.md, and draws docs/performance/*.svg.
 """
 
 from __future__ import annotations
